@@ -144,7 +144,10 @@ def propose(
 
 
 def _print_proposal(proposal: Proposal, output: Path) -> None:
-    """Print the numbers of entries, a note on provisional ones, and the next command."""
+    """Print the numbers of entries, and the next command.
+
+    Provisional entries get a note.
+    """
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     if entries:
         session_count = max(len(entry.sessions) for entry in entries)
@@ -195,10 +198,10 @@ def _notes(runs: Collection[Run]) -> list[str]:
 
 
 def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> Proposal:
-    """Return the proposal of these runs: the entries that they make for a baseline, and what is left out.
+    """Return the proposal of these runs.
 
-    Raise NothingFit if no measurement is fit for a baseline, after a line for each reason. Raise BadInput instead if
-    other processes kept the machine busy.
+    It holds the entries that they make for a baseline, and what is left out. Raise NothingFit if no measurement is fit
+    for a baseline, after a line for each reason. Raise BadInput instead if other processes kept the machine busy.
     """
     try:
         return proposals.propose(runs, everything=everything, accept_slower=accept_slower)
@@ -213,9 +216,9 @@ def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> P
 
 
 def _busy_now(runs: tuple[Run, ...]) -> str:
-    """Return the end of a message: the processes that are busy now, and the remedy.
+    """Return who is busy now, and the remedy.
 
-    For runs of another machine it is the remedy alone.
+    It is the end of a message. For runs of another machine it is the remedy alone.
     """
     are_of_this_machine = {run.header.environment.host.name for run in runs} == {platform.node()}
     busy_text = cpu.neighbours_now() if are_of_this_machine else ""
@@ -323,9 +326,9 @@ def approve(
 def _print_changes(
     changes: Sequence[Change], shown_file: Path, print_line: Callable[[str], None]
 ) -> None:
-    """Print the changes of tests as a table, and a note on provisional entries.
+    """Print the changes of tests as a table.
 
-    `shown_file` is the file in which the note tells to look the entries up.
+    Provisional entries get a note. `shown_file` is the file in which the note tells to look the entries up.
     """
     test_changes = [change for change in changes if not change.entry.is_canary]
     if test_changes:

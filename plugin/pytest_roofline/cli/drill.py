@@ -222,10 +222,11 @@ def _test_as_json(verdict: Verdict, slowdown: float, test_count: int) -> dict[st
 
 
 def _mismatch(verdict: Verdict, slowdown: float, test_count: int) -> str:
-    """Return a text on a slowdown other than the drill's; empty if both agree.
+    """Return a text on a slowdown other than the drill's.
 
-    They agree if the drill's slowdown lies in the test's interval, the tolerance added at both ends. The interval is
-    widened for `test_count` tests (Bonferroni), so that chance causes a mismatch in one of a hundred drills.
+    It is empty if both agree. They agree if the drill's slowdown lies in the test's interval, the tolerance added at
+    both ends. The interval is widened for `test_count` tests (Bonferroni), so that chance causes a mismatch in one of a
+    hundred drills.
     """
     if verdict.estimate is None or verdict.interval is None or verdict.reference is None:
         return ""

@@ -132,10 +132,10 @@ def _open_device(name: str | None, measures: bool) -> devices.Device | None:
 def _check_timing(
     device: devices.Device, name: str | None, as_json: bool
 ) -> tuple[dict[str, object], int]:
-    """Check the properties that timing on a device must have, and print a line for each.
+    """Check the properties that timing on a device needs.
 
-    Return the results as JSON, and the number of properties that do not hold. `name` is the user's name of the device,
-    None for the best one.
+    A line is printed for each. Return the results as JSON, and the number of properties that do not hold. `name` is the
+    user's name of the device, None for the best one.
     """
     from ..engine.ceiling import TorchWorkloads
     from ..machine.selftest import selftest

@@ -47,9 +47,10 @@ into_option = click.option(
 
 
 def read_options(scope: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options on figures of other programs: `--read`, `--higher` and `--lower`.
+    """Return a decorator for the options on figures.
 
-    `scope` begins the help of each: where or when the option counts.
+    These are `--read`, `--higher` and `--lower`, on figures of other programs. `scope` begins the help of each: where
+    or when the option counts.
     """
 
     read_help = f"{scope}: the form, json (default with a figure), csv or regex; or the tool: {', '.join(TOOLS)}."
@@ -215,14 +216,20 @@ class Commands(click.Group):
 
 
 def _is_installed(place: str) -> bool:
-    """Return True for a command of `cli`, or of a feature that is present."""
+    """Return True for a command that is present.
+
+    It is one of `cli`, or of a feature whose folder is there.
+    """
     module, _, name = place.partition(":")
     folder = module.partition(".")[0]
     return folder == "cli" or name in FEATURES.get(folder, ())
 
 
 def _usage(error: click.UsageError) -> str:
-    """Return a mistake in the arguments as a sentence, with the command to type."""
+    """Return a mistake in the arguments as a sentence.
+
+    It ends with the command to type.
+    """
     path, help_text = "roofline", ""
     if error.ctx is not None:
         path, help_text = error.ctx.command_path, error.ctx.command.help or ""
@@ -282,7 +289,10 @@ def print_document(text: str) -> None:
 
 
 def note_cuts(runs: "Iterable[Run]") -> None:
-    """Print a note on standard error for each run that ends inside a line."""
+    """Print a note for each run that is cut.
+
+    Such a run ends inside a line. The note goes to standard error.
+    """
     from ..baselines.runs import cut_note
 
     for run in runs:

@@ -207,7 +207,10 @@ def _ci_paths(names: Iterable[str]) -> set[str]:
 
 
 def _pytest_config(folder: Path) -> str:
-    """Return the name of the file that configures pytest in a folder, or an empty text."""
+    """Return the file that configures pytest in a folder.
+
+    The text is empty without one.
+    """
     for name, mark in PYTEST_CONFIGS.items():
         path = folder / name
         if path.is_file() and mark in path.read_text(encoding="utf-8", errors="replace"):
@@ -253,7 +256,10 @@ def _lines(
 
 
 def _notes_below_the_top(folder: Path, ci: Iterable[str]) -> Iterator[str]:
-    """Yield notes on CI files that are read only at the top of a repository, below which `folder` lies."""
+    """Yield notes on CI files below the top.
+
+    They are read only at the top of a repository, below which `folder` lies.
+    """
     targets = sorted(_ci_paths(ci))
     workflows = [target for target in targets if target.startswith(".github")]
     if workflows:
@@ -284,5 +290,8 @@ def _summary(changed_files: Iterable[str]) -> str:
 
 
 def _top(name: str) -> str:
-    """Return the first part of a path, which is a folder, or the file itself."""
+    """Return the first part of a path.
+
+    It is a folder, or the file itself.
+    """
     return name.partition("/")[0]

@@ -116,7 +116,10 @@ def _remove(path: Path, identities: Collection[str]) -> None:
 
 
 def _run_collection(tests: tuple[str, ...], plan: Path) -> "subprocess.CompletedProcess[str]":
-    """Return the ended process of a pytest that collects tests, and writes those that measure into the file `plan`."""
+    """Run a pytest that collects tests.
+
+    It writes those that measure into the file `plan`. Return its ended process.
+    """
     command = [
         sys.executable,
         "-m",

@@ -137,9 +137,9 @@ def compare(
 
 
 def _check_together(*, new: bool, table: bool, of: bool, by: bool, base: bool) -> None:
-    """Raise an error for arguments of `compare` that exclude each other, and for a missing NEW.
+    """Refuse arguments of `compare` that exclude each other.
 
-    Each argument tells whether the one of that name was given.
+    A missing NEW is refused too. Each argument tells whether the one of that name was given.
     """
     # Only --table and --by do without NEW; --base without --by has its own message.
     if not (new or table or by or base):
@@ -185,9 +185,10 @@ def _print_table(paths: Sequence[Path], quantity: Quantity | None, as_json: bool
 def _compare_by(
     paths: Sequence[Path], by: str, base: str | None, tolerance: float | None, as_json: bool
 ) -> int:
-    """Compare the tests of runs that differ in the value of the parameter `by`, and print the verdicts.
+    """Compare tests by the values of a parameter.
 
-    Return the exit status. `base` is the value to compare with; None leaves the choice to the comparison.
+    They are of the same runs and differ in the value of `by`. The verdicts are printed. Return the exit status. `base`
+    is the value to compare with; None leaves the choice to the comparison.
     """
     runs = [read_run(path) for path in paths]
     note_cuts(runs)

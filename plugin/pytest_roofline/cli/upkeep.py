@@ -195,7 +195,10 @@ def _read_files(
 def _print_flaws(
     flaws: Sequence[tuple[Path, Flaw]], entry_count: int, mistake_count: int, file_count: int
 ) -> None:
-    """Print a line for each flaw, and the numbers of mistakes, entries and files."""
+    """Print the flaws, and the numbers of all.
+
+    These are of mistakes, entries and files.
+    """
     for path, flaw in flaws:
         start = "hint: " if flaw.hint else ""
         where = f"{path}: {flaw.entry}" if flaw.entry else f"{path}"

@@ -107,7 +107,10 @@ def _gpu_use(gpu: Gpu) -> Iterator[Finding]:
 
 
 def _withheld_facts(gpu: Gpu) -> Iterator[Finding]:
-    """Yield a finding if the driver withholds facts on power, PCIe or memory errors."""
+    """Yield a finding if the driver withholds facts.
+
+    They are on power, PCIe or memory errors.
+    """
     withheld = [name for name, fact in (
         ("power limit", gpu.power_limit_w), ("PCIe generation", gpu.pcie_generation), ("PCIe width", gpu.pcie_width),
         ("ECC errors", gpu.ecc_errors if gpu.ecc is not False else 0),
@@ -123,7 +126,10 @@ def _withheld_facts(gpu: Gpu) -> Iterator[Finding]:
 
 
 def _gpu_settings(gpu: Gpu) -> Iterator[Finding]:
-    """Yield findings on the compute mode, the partition and the persistence mode of a GPU."""
+    """Yield findings on the settings of a GPU.
+
+    They are its compute mode, its partition and its persistence mode.
+    """
     if gpu.compute_mode not in (None, "default"):
         yield Finding(
             "limit",
@@ -151,7 +157,10 @@ def _gpu_settings(gpu: Gpu) -> Iterator[Finding]:
 
 
 def _sharing(machine: Machine) -> Iterator[Finding]:
-    """Yield findings on GPUs that cannot reach each other's memory, and on GPUs that processes share."""
+    """Yield findings on GPUs that share too little or much.
+
+    Some cannot reach each other's memory; others serve several processes.
+    """
     if machine.no_peers:
         pairs = listed([f"{first}–{second}" for first, second in machine.no_peers], 6)
         yield Finding(
@@ -259,7 +268,10 @@ def _limits(machine: Machine) -> Iterator[Finding]:
 
 
 def _memlock(machine: Machine) -> Iterator[Finding]:
-    """Yield a finding if a process may lock too little memory for an accelerator, or the limit is unknown."""
+    """Yield a finding on the limit of locked memory.
+
+    It may be too small for an accelerator, or unknown.
+    """
     if machine.memlock_bytes is not None and machine.memlock_bytes < LEAST_MEMLOCK_BYTES:
         yield Finding(
             "limit",

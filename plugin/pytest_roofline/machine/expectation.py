@@ -86,9 +86,9 @@ def write_expectation(path: Path, expectation: Expectation) -> None:
 
 
 def expectation_of(machine: Machine) -> Expectation:
-    """Return the facts of this machine, a good node, as the expectation that other nodes are compared with.
+    """Return the facts of this machine as an expectation.
 
-    A driver that differs between its GPUs is left out.
+    It is a good node, with which other nodes are compared. A driver that differs between its GPUs is left out.
     """
     gpus_by_product = group_by(map(_expected_gpus, machine.gpus), attrgetter("product"))
     gpus = tuple(map(_common, gpus_by_product.values()))
@@ -136,9 +136,10 @@ def _expected_gpus(gpu: Gpu) -> ExpectedGpus:
 
 
 def rated_by(expected: Expectation, gpu: Gpu) -> Gpu:
-    """Return the facts of a GPU with the ratings of the expectation in place of the card's own.
+    """Return a GPU with the ratings of the expectation.
 
-    So a card in an older slot, or with a power limit that was lowered on purpose, is not DEGRADED.
+    They stand in place of the card's own. So a card in an older slot, or with a power limit that was lowered on
+    purpose, is not DEGRADED.
     """
     for group in expected.gpus:
         if group.product == gpu.product:

@@ -97,9 +97,10 @@ def _device_findings(
 
 
 def _named_end(ends: Sequence[Gpu]) -> Gpu:
-    """Return the facts of the device after the run; those before it, if only they name the product.
+    """Return the facts of the device after the run.
 
-    A device that was lost during the run tells nothing after it.
+    They are those before it, if only they name the product. A device that was lost during the run tells nothing after
+    it.
     """
     return next((gpu for gpu in reversed(ends) if gpu.product != "unknown"), ends[-1])
 
@@ -141,7 +142,7 @@ def _errors(ends: Sequence[Gpu]) -> Finding | None:
 
 
 def _remapping(ends: Sequence[Gpu], fact: str) -> Finding | None:
-    """Return a finding on faulty memory that is not replaced, if there is any.
+    """Return a finding on faulty memory that stays, if any.
 
     `fact` is `remap_failed`, or `remap_pending` if the memory is replaced at the next reset. `ends` are the facts of
     the device before and after the run.
@@ -212,9 +213,10 @@ def _rated_links(gpu: Gpu) -> int | None:
 
 
 def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
-    """Return a finding on a PCIe link, if it was below its rating at both ends of the run.
+    """Return a finding on a slow PCIe link.
 
-    `fact` is `pcie_generation` or `pcie_width`. `ends` are the facts of the device before and after the run.
+    It was below its rating at both ends of the run. `fact` is `pcie_generation` or `pcie_width`. `ends` are the facts
+    of the device before and after the run.
     """
     readings = [reading for gpu in ends if (reading := getattr(gpu, fact)) is not None]
     ratings = [reading for gpu in ends if (reading := getattr(gpu, f"{fact}_rated")) is not None]
@@ -242,9 +244,9 @@ def _difference_finding(difference: Unexpected) -> Finding:
 
 
 def unknown_health(gpu: Gpu | None) -> str:
-    """Return the facts of a device that could not be checked, as a sentence.
+    """Return the facts that could not be checked.
 
-    It is empty if all are known.
+    They make a sentence on the device, which is empty if all are known.
     """
     if gpu is None:
         return (
@@ -320,9 +322,10 @@ def _shares_text(counts: Counter[str], total: int) -> str:
 def persistent_slowdown(
     label: str, measurements: Sequence[Measurement], active: Sequence[str] = ()
 ) -> Finding | None:
-    """Return a finding on a slowdown of the device that does not end, such as heat; None without one.
+    """Return a finding on a slowdown that does not end.
 
-    A slowdown counts if it spoiled most blocks of the run, or most blocks of three measurements.
+    An example is heat. It is None without one. A slowdown counts if it spoiled most blocks of the run, or most blocks
+    of three measurements.
 
     Args:
         label: of the device.

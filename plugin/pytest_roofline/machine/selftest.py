@@ -45,7 +45,9 @@ BEYOND_BYTES = 2**29
 def selftest(
     device: Device, workloads: Workloads, memory_bytes_per_s: float | None, load_s: float = LOAD_S
 ) -> Iterator[Property]:
-    """Check every property that right timing needs on this device, and yield each with its outcome.
+    """Check every property that right timing needs.
+
+    Each is yielded with its outcome.
 
     Args:
         device: to check.
@@ -101,7 +103,10 @@ class _Checks:
         )
 
     def stamps(self) -> Property:
-        """Check that two time stamps with nothing between take little time, and the clock's tick is fine."""
+        """Check that time stamps are short and fine.
+
+        Two with nothing between take little time, and the clock's tick is fine.
+        """
         calibration = calibrate(self.device)
         is_short = calibration.event_pair_s <= DEAREST_PAIR_S
         # A sample takes as long as the device's shortest span, and a millisecond at least.
@@ -150,7 +155,7 @@ class _Checks:
         )
 
     def spin_ahead(self) -> Property:
-        """Check that the host submits work while the device is kept busy by a spin.
+        """Check that the host submits work during a spin.
 
         Afterwards the device must reach all stamps.
         """
@@ -238,10 +243,11 @@ class _Checks:
         )
 
     def flush_evicts(self) -> Property:
-        """Check that a read after a flush, which evicts the cache, is not faster than memory.
+        """Check that a read after a flush comes from memory.
 
-        Several sizes are read, since the cache may be larger than reported. Copies would not do: a write-back cache
-        keeps the last bytes of a copy, and writes them to memory after the copy was timed.
+        It is then not faster than memory, since a flush evicts the cache. Several sizes are read, since the cache may
+        be larger than reported. Copies would not do: a write-back cache keeps the last bytes of a copy, and writes them
+        to memory after the copy was timed.
         """
         name = "a flush evicts the cache"
         memory = self._memory_bytes_per_s()
@@ -273,9 +279,10 @@ class _Checks:
         )
 
     def _cold_rates(self, sizes: Sequence[int], flush: Callable[[], object]) -> dict[int, float]:
-        """Return the rate of a read after a flush, in bytes per second, by its size in bytes.
+        """Return the rates of reads after a flush, by size.
 
-        Reads that last too few ticks of the clock are not precise enough, and are left out.
+        They are in bytes per second, the sizes in bytes. Reads that last too few ticks of the clock are not precise
+        enough, and are left out.
         """
         reads = {size: self._read(size, flush) for size in sizes}
         return {
@@ -395,7 +402,10 @@ class _Checks:
         return (first_s + first_again_s) / 2, (second_s + second_again_s) / 2
 
     def _read(self, size_bytes: int, flush: Callable[[], object] | None = None) -> Samples:
-        """Return samples of a read of so many bytes, each after a flush if given."""
+        """Return samples of a read of so many bytes.
+
+        Each comes after a flush, if one is given.
+        """
         return self._time(self.workloads.read(size_bytes), flush)
 
     def _time(

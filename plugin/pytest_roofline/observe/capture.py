@@ -78,10 +78,10 @@ def is_bracketed(device: str) -> bool:
 
 
 def tool_for(choice: str, environment: Mapping[str, str], device: str) -> tuple[Tool, str]:
-    """Return the profiler to use, and a remark if it is not the user's choice.
+    """Return the profiler to use, and a remark.
 
-    Two profilers cannot both use one driver (a rule of CUPTI and ROCprofiler). So under an external profiler, torch's
-    is used only for devices without such a driver.
+    The remark is empty if it is the user's choice. Two profilers cannot both use one driver (a rule of CUPTI and
+    ROCprofiler). So under an external profiler, torch's is used only for devices without such a driver.
     """
     if choice == "external":
         return "external", ""
@@ -164,10 +164,10 @@ def _under_torch(
 
 
 def _under_external(device: Device, calls: Calls) -> float:
-    """Make calls that an external profiler records, and return the median seconds of a call.
+    """Make calls that an external profiler records.
 
-    The calls stand between cudaProfilerStart and cudaProfilerStop (HIP's of that name), so that the profiler can be
-    told to record only them: `--capture-range=cudaProfilerApi`.
+    Return the median seconds of a call. The calls stand between cudaProfilerStart and cudaProfilerStop (HIP's of that
+    name), so that the profiler can be told to record only them: `--capture-range=cudaProfilerApi`.
     """
     with annotate(calls.model, nvtx_of(device.name)):
         _warm_up(device, calls)
@@ -223,7 +223,10 @@ def nvtx_of(device: str) -> Marks | None:
 
 @contextlib.contextmanager
 def _mark(name: str, marks: Marks | None) -> Iterator[None]:
-    """Show this block to an external profiler as a range, if it can see ranges."""
+    """Show this block to an external profiler as a range.
+
+    Nothing is shown if it cannot see ranges.
+    """
     if marks is None:
         yield
         return
@@ -237,10 +240,9 @@ def _mark(name: str, marks: Marks | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def annotate(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
-    """Make every part of a model a named range of the profiler, within this block.
+    """Make every part of a model a range within this block.
 
-    Hooks of the model's modules do it. They are removed at the end of the block, so they cost a timed
-    call nothing.
+    Hooks of the model's modules do it. They are removed at the end of the block, so they cost a timed call nothing.
     """
     with contextlib.ExitStack() as hooks:
         if model is not None:
@@ -253,7 +255,10 @@ def annotate(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
 
 
 def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return the hooks of a module that open a range before its call, and close it afterwards."""
+    """Return the hooks that make a module a range.
+
+    One opens it before a call, one closes it afterwards.
+    """
     # A list, since a part may be called within itself.
     open_ranges: list[Any] = []
 
@@ -275,10 +280,11 @@ def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callabl
 
 
 def part_names(model: nn.Module) -> Callable[[str], str]:
-    """Return a function that takes a module's path to the name that its author gave it.
+    """Return what makes an author's name of a path.
 
-    A path is one of `named_modules` or `named_parameters`. The names of wrappers are removed from it: in a data
-    parallel model, `module.blocks.3.attention` becomes `blocks.3.attention`, and `module` becomes empty.
+    It is the name that the author gave to a module. A path is one of `named_modules` or `named_parameters`. The names
+    of wrappers are removed from it: in a data parallel model, `module.blocks.3.attention` becomes `blocks.3.attention`,
+    and `module` becomes empty.
     """
     _, wrapper_count = _unwrap(model)
 

@@ -110,7 +110,9 @@ def first_rule(rules: tuple[Rule, ...], name: str) -> Rule | None:
 
 
 def class_of(around: Sequence[str], ranges: tuple[str, ...], kernel: str = "") -> str:
-    """Return the class of an operator's own work, or of a kernel, such as `matrix product` or `communication`.
+    """Return the class of an operator or of a kernel.
+
+    Examples are `matrix product` and `communication`. An operator is seen without those inside it.
 
     Args:
         around: the names of the operator and those around it, the outermost first; empty where unknown.

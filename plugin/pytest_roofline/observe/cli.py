@@ -80,7 +80,7 @@ def profiler(
 
 
 def _pair(run: Run, test: str, paths: Sequence[str], calls: int | None) -> Pair:
-    """Return the time of one test of a run beside the totals of its files.
+    """Return a test's time beside the totals of its files.
 
     Args:
         run: the run that measured the test.
@@ -121,7 +121,7 @@ def _pair(run: Run, test: str, paths: Sequence[str], calls: int | None) -> Pair:
 
 
 def _text(pairs: Sequence[Pair]) -> str:
-    """Return the table of tests, and a line for each with its longest kernels."""
+    """Return the table of tests, with their longest kernels."""
     # A column without any text, such as that of copied bytes, is not shown.
     headings = (
         "measured",
@@ -156,7 +156,10 @@ def _text(pairs: Sequence[Pair]) -> str:
 
 
 def _pair_as_json(pair: Pair) -> dict[str, object]:
-    """Return a test's time and totals as JSON, for one call; kernels have the totals of all calls."""
+    """Return a test's time and totals as JSON.
+
+    They are of one call; kernels have the totals of all calls.
+    """
     totals = pair.totals
     return {
         "label": pair.label,

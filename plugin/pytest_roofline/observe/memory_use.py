@@ -60,7 +60,9 @@ class FollowedCall:
 
 
 def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
-    """Make a call, follow its memory operator by operator, and return `empty` with the figures.
+    """Make a call, and return the figures of its memory.
+
+    The call is followed operator by operator. The figures are put into `empty`.
 
     Args:
         device: that the call computes on.

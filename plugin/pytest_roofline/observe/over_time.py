@@ -21,7 +21,10 @@ _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_
 
 
 def thin_out(points: Sequence[Point], size: Callable[[Point], int]) -> tuple[Point, ...]:
-    """Return fewer points, so that no peak is lost: the first, the last, and the largest of each part between."""
+    """Return fewer points, so that no peak is lost.
+
+    These are the first, the last, and the largest of each part between.
+    """
     if len(points) <= PARTS + 2:
         return tuple(points)
     # Bounds of the parts of the points between the first and the last.
@@ -61,7 +64,9 @@ def allocator_trace(device: Device, began_s: float) -> Iterator[list[AllocatorPo
 def _points(
     entries: Sequence[dict[str, Any]], before: tuple[int, int], began_s: float
 ) -> list[AllocatorPoint]:
-    """Return the allocated and reserved bytes after each action in the trace of torch's allocator.
+    """Return the bytes after each action of torch's allocator.
+
+    They are those that are handed out, and those that are reserved.
 
     Args:
         entries: of the trace.

@@ -108,9 +108,10 @@ class Activity:
 
 
 def analyse(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: bool) -> Profile:
-    """Return a profile with its shares of time, from the events that torch's profiler recorded in its calls.
+    """Return a profile with its shares of time.
 
-    Times are of the device's work; without a device they are of the operators on the host.
+    They come from the events that torch's profiler recorded in its calls. Times are of the device's work; without a
+    device they are of the operators on the host.
     """
     events_in_calls = _in_calls(events)
     host = [event for event in events_in_calls if _is_on_host(event)]
@@ -164,10 +165,10 @@ Ranges = tuple[tuple[str, ...], bool]
 
 
 def _places(host: Iterable["FunctionEvent"]) -> dict[int, Ranges]:
-    """Return the ranges around each event of the host, by the event's `id`, and whether it is of the backward pass.
+    """Return the ranges around each event of the host.
 
-    A node of the backward pass gets the ranges of its forward operator. Both have the same number,
-    which autograd counts in each thread.
+    They stand by the event's `id`, with whether it is of the backward pass. A node of the backward pass gets the ranges
+    of its forward operator. Both have the same number, which autograd counts in each thread.
     """
     places: dict[int, Ranges] = {}
     forward_places: dict[tuple[int, int | None], Ranges] = {}
@@ -211,7 +212,10 @@ def _names_around(event: "FunctionEvent") -> list[str]:
 def _host_activities(
     host: Iterable["FunctionEvent"], places: dict[int, Ranges]
 ) -> Iterator[Activity]:
-    """Yield the operators of the host as activities, each with its time less that of operators inside it."""
+    """Yield the operators of the host as activities.
+
+    Each has its time less that of operators inside it.
+    """
     for event in host:
         # A wait for the device is no work of an operator.
         if event.is_user_annotation or event.is_async or "Synchronize" in event.name:
@@ -282,7 +286,10 @@ def _share(seconds: float, span_s: float) -> float:
 
 
 def _class_times(activities: Sequence[Activity], span_s: float) -> list[ClassTime]:
-    """Return the time and share of each class of work, the longest first, and the idle time at the end."""
+    """Return the time and share of each class of work.
+
+    The longest is first, and the idle time comes at the end.
+    """
     times = []
     for kind, group in _groups(activities, BY_KIND).items():
         longest_names = tuple(_groups(group, BY_NAME))[:MOST_NAMES]
@@ -356,10 +363,10 @@ def _operators_by_name(host: Iterable["FunctionEvent"]) -> "dict[str, list[Funct
 
 
 def _kept_names(rows: Sequence[OperatorTime], functions: Collection[str]) -> set[str]:
-    """Return the names of rows to keep, however short their times on the device are.
+    """Return the names of rows that are always kept.
 
-    They are the operators that keep the host busy the longest, the longest functions of autograd,
-    launches, and the optimizer's step. `functions` has the names of all functions of autograd.
+    Their times on the device may be short. They are the operators that keep the host busy the longest, the longest
+    functions of autograd, launches, and the optimizer's step. `functions` has the names of all functions of autograd.
     """
     by_self_time = sorted(rows, key=lambda row: -row.self_cpu_s)
     busiest = {row.name for row in by_self_time[:MOST_KERNELS]}
@@ -386,9 +393,10 @@ def _launched_us(event: "FunctionEvent", ranges: set[str], *, inside: bool = Fal
 
 
 def _part_times(activities: Sequence[Activity]) -> list[PartTime]:
-    """Return the times of every part of the model, without the parts inside it.
+    """Return the times of every part of the model.
 
-    Layers that differ only in their number are one part. The list is empty without any part.
+    The parts inside it are left out. Layers that differ only in their number are one part. The list is empty without
+    any part.
     """
     parts = [
         PartTime(
@@ -466,9 +474,9 @@ def _attention_time(
 
 
 def _flops(products: Iterable[Activity]) -> int | None:
-    """Return the FLOPs of matrix products, which torch counts from the shapes as 2·b·m·n·k.
+    """Return the FLOPs of matrix products.
 
-    It is None if torch has no formula for any of the operators.
+    torch counts them from the shapes as 2·b·m·n·k. It is None if torch has no formula for any of the operators.
     """
     total = sum(
         product.event.flops or 0
@@ -500,7 +508,10 @@ def _score_count(activities: Iterable[Activity]) -> int | None:
 def _missing(
     activities: Sequence[Activity], attention: Sequence[AttentionTime], has_model: bool
 ) -> Iterator[str]:
-    """Yield the sentences on facts that a profile lacks, such as the parts of a model."""
+    """Yield sentences on facts that a profile lacks.
+
+    An example is the parts of a model.
+    """
     if not any(activity.ranges for activity in activities):
         yield NO_RANGES.format(why=NOT_RUN if has_model else NO_MODEL)
     elif not attention:

@@ -82,9 +82,9 @@ class Tracker(MemTracker):
         return {category: sizes[category] for category in largest_first}
 
     def over_time(self, began_s: float) -> list[MemoryPoint]:
-        """Return the living memory, that of tensors that are still used, at every change.
+        """Return the living memory at every change.
 
-        Times count from `began_s`, in seconds of the system's clock.
+        It is that of tensors that are still used. Times count from `began_s`, in seconds of the system's clock.
         """
         return [
             MemoryPoint(max(0.0, at_s - began_s), step, self._sizes_at(growth))
@@ -99,9 +99,9 @@ class Tracker(MemTracker):
     def meet(
         self, tensors: list[torch.Tensor], optimizer: Optimizer | None, model: nn.Module | None
     ) -> None:
-        """Record the memory that arguments, optimizer and model have before the call, by category.
+        """Record the memory from before the call, by category.
 
-        A storage keeps the first category that it gets.
+        It is that of arguments, optimizer and model. A storage keeps the first category that it gets.
         """
         self.track_external(*tensors)
         if optimizer is not None:
@@ -204,7 +204,10 @@ class Tracker(MemTracker):
         self._note("optimizer" if self._in_opt else "forward")
 
     def _note(self, step: Step) -> None:
-        """Keep the time, the step and the memory of this moment, unless nothing has changed since the last one."""
+        """Keep the time, the step and the memory of now.
+
+        Nothing is kept if nothing has changed since the last moment.
+        """
         growth = Counter(self._by_category(self._curr_mem_snap))
         growth.subtract(self._met)
         if self._moments:

@@ -157,7 +157,7 @@ def _form(names: Sequence[str]) -> Form | None:
 
 
 def _amount_column(names: Sequence[str], pattern: re.Pattern[str]) -> tuple[str, str] | None:
-    """Return the first column whose name matches, and the unit in its name, if any."""
+    """Return the first column that matches, with its unit."""
     for name in names:
         match = pattern.fullmatch(name)
         if match is not None:
@@ -170,7 +170,10 @@ _SIZE = re.compile(rf"total ?\((?P<unit>{'|'.join(_BYTES)})\)")
 
 
 def _line(kind: Kind, name: str, amount: str, unit: float, count: str) -> Line:
-    """Return a line from its cells; `unit` is the size of the amount's unit."""
+    """Return a line from its cells.
+
+    `unit` is the size of the amount's unit.
+    """
     return Line(kind, name, float(amount) * unit, int(float(count)))
 
 
@@ -185,10 +188,16 @@ def _stats(row: dict[str, str]) -> Line | None:
 
 
 def _trace(column: str, kind: Kind) -> Form:
-    """Return the function that reads a row of a trace, with names in a column."""
+    """Return the function that reads a row of a trace.
+
+    The names stand in a column.
+    """
 
     def launch(row: dict[str, str]) -> Line | None:
-        """Return the line of one launch; None for a range that is no profiled call."""
+        """Return the line of one launch.
+
+        It is None for a range that is no profiled call.
+        """
         # A trace of the host's calls has the same headings as one of ranges.
         if kind == "range" and row[column] != CALL:
             return None
@@ -201,7 +210,7 @@ def _trace(column: str, kind: Kind) -> Form:
 
 
 def totals(tables: Sequence[Sequence[Line]], source: str) -> Totals:
-    """Return the totals of one test from the tables that a profiler such as nsys printed.
+    """Return the totals of one test from a profiler's tables.
 
     If a trace has the ranges of the profiled calls, only launches that began within them count.
 
@@ -235,7 +244,10 @@ def totals(tables: Sequence[Sequence[Line]], source: str) -> Totals:
 
 
 def _lines_by_kind(tables: Sequence[Sequence[Line]], source: str) -> dict[str, list[Line]]:
-    """Return the lines of all tables by kind; raise BadInput for two tables of one kind."""
+    """Return the lines of all tables by kind.
+
+    Two tables of one kind are refused (BadInput).
+    """
     by_kind: dict[str, list[Line]] = {}
     for table in tables:
         # A table may have kernels and copies.
@@ -250,9 +262,10 @@ def _lines_by_kind(tables: Sequence[Sequence[Line]], source: str) -> dict[str, l
 
 
 def _within(lines: Sequence[Line], ranges: Sequence[tuple[float, float]]) -> list[Line]:
-    """Return the lines of launches that began within the range of a profiled call.
+    """Return the lines of launches within a profiled call.
 
-    Totals always count, since they have no time. All lines count if there are no ranges.
+    Those count that began within its range. Totals always count, since they have no time. All lines count if there are
+    no ranges.
     """
     if not ranges:
         return list(lines)
