@@ -99,10 +99,10 @@ def pytest_load_initial_conftests(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Make this pytest a round or a rank of another run, if it was started as one.
+    """Make this pytest a round or a rank of another run.
 
-    A round repeats tests of its parent. The exit status is that of a rank that has served rank 0; None lets pytest
-    go on.
+    A round repeats tests of its parent. The exit status is that of a rank that has served rank 0; None lets pytest go
+    on.
     """
     if os.environ.get(ROUND_VARIABLE):
         from .round_child import begin

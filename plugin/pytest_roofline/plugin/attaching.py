@@ -17,7 +17,9 @@ _INFORMING_OPTIONS = ("help", "version", "showfixtures", "show_fixtures_per_test
 
 
 def attach(config: pytest.Config) -> int | None:
-    """Serve rank 0 as another rank of an MPI, torchrun or Slurm launch, or lead the launch as rank 0.
+    """Serve rank 0 of a launch, or lead the launch.
+
+    The launcher is MPI, torchrun or Slurm.
 
     Returns:
         The exit status of a process that served rank 0; None where pytest goes on here.

@@ -64,7 +64,10 @@ class CompiledKernels(ResultKind):
             self._baseline = records_in_baselines(entries_of(RESOURCES, options.baselines))
 
     def judge(self, test_id: str) -> None:
-        """Put a row for every kernel of a test; judge those that can run on their target."""
+        """Put a row for every kernel of a test.
+
+        Those that can run on their target are judged.
+        """
         for resources in self._pending.pop(test_id, []):
             if resources.invalid:
                 self._put(compiled_row(resources, verdict=DOES_NOT_FIT))
@@ -98,7 +101,7 @@ class CompiledKernels(ResultKind):
         return difference_lines(self.rows)
 
     def against(self, comparator: "Comparator", benchmarks: Collection[str]) -> str:
-        """Return a text that names the baseline of compiled kernels, for the header of the run.
+        """Name the baseline of compiled kernels, for the header.
 
         It is empty if the times have the same baseline, or if no benchmark of the run has a kernel in it.
         """
@@ -116,7 +119,7 @@ class CompiledKernels(ResultKind):
         return [key.label for key in keys if key.identity not in compiled]
 
     def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:
-        """Return the entries of compiled kernels in the baseline that the run did not compile, but should have.
+        """Return the baseline's compiled kernels that the run lacks.
 
         `elsewhere` are the tests, by benchmark and canonical parameters, that need another machine.
         """

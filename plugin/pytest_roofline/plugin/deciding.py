@@ -106,10 +106,10 @@ class Deciding:
         return outcome
 
     def measure_canaries(self) -> None:
-        """Measure the canaries, small loads that show the speed of the machine itself, once in this process.
+        """Measure the canaries once in this process.
 
-        None are measured under a profiler, which slows them down, or where only ranks have measured, since ranks are
-        other processes.
+        These are small loads that show the speed of the machine itself. None are measured under a profiler, which slows
+        them down, or where only ranks have measured, since ranks are other processes.
         """
         state = self.state
         has_measured = any(row.ranks is None for row in state.timed.rows)
@@ -124,7 +124,10 @@ class Deciding:
             state.record(measurement)
 
     def decide(self) -> None:
-        """Run further rounds until every verdict is decided, or the rounds or the time are used up."""
+        """Run further rounds until every verdict is decided.
+
+        They end earlier if the rounds or the time are used up.
+        """
         longest_s = max(
             deferred_report.duration_s for deferred_report in self.deferred_reports.values()
         )
@@ -139,7 +142,7 @@ class Deciding:
             self._decide_by(rounds)
 
     def issue_decided(self, rounds: Rounds) -> None:
-        """Report the tests whose result no further round and no other test can change."""
+        """Report the tests whose result nothing can change any more."""
         self.state.timed.settle({*self.open_tests()})
         for test_id in self.open_tests():
             failure = rounds.failures.get(test_id)
@@ -186,7 +189,10 @@ class Deciding:
             self._say_broken(rounds.broken)
 
     def _say_broken(self, reason: str) -> None:
-        """Print the reason why no further round can run; its lines after the first are indented."""
+        """Print the reason why no further round can run.
+
+        Its lines after the first are indented.
+        """
         first_line, *further_lines = reason.splitlines()
         self.say(f"roofline: no further rounds: {first_line}")
         for line in further_lines:

@@ -104,9 +104,10 @@ class DeviceUnderTest:
         return replace(rank_key, devices=len(hosts), link=link_class)
 
     def prior(self, key: Key) -> Prior:
-        """Return the prior of a measurement's class: how much its times usually differ between processes.
+        """Return the prior of a measurement's class.
 
-        It comes from the references of this hardware. Where there are none, it is the one that ships.
+        It is how much its times usually differ between processes. It comes from the references of this hardware. Where
+        there are none, it is the one that ships.
         """
         measurement_class = class_of_key(key)
         if measurement_class not in self._priors:
@@ -162,9 +163,10 @@ def open_device_under_test(
 
 
 def _owner(config: pytest.Config) -> "Launcher | None":
-    """Return the launcher whose ranks own the device of a run in which every test uses ranks.
+    """Return the launcher whose ranks own the device.
 
-    Only the ranks open an accelerator. It is None on the CPU, which this process can use as well.
+    It is for a run in which every test uses ranks. Only the ranks open an accelerator. It is None on the CPU, which
+    this process can use as well.
     """
     launcher: Launcher | None = config.stash.get(ranks_key, None)
     return None if launcher is None or launcher.kind == "cpu" else launcher
@@ -173,13 +175,18 @@ def _owner(config: pytest.Config) -> "Launcher | None":
 def _comparisons(
     comparator: Comparator, planned: Mapping[str, Planned], hardware: HardwareKey
 ) -> int:
-    """Return the number of comparisons that the planned tests will make, by which p-values are corrected."""
+    """Return the number of comparisons of the planned tests.
+
+    By it the p-values are corrected.
+    """
     tests = [(plan.benchmark, plan.parameters) for plan in planned.values()]
     return comparator.count(tests, {*map(encodable, planned)}, hardware)
 
 
 def _idle_accelerator(config: pytest.Config, options: Options, device: Device) -> str:
-    """Return a warning of an accelerator that the run leaves idle, else an empty text.
+    """Return a warning of an accelerator that stays idle.
+
+    The text is empty if there is none.
 
     Raises:
         DeviceError: the run requires its hardware.
@@ -193,7 +200,10 @@ def _idle_accelerator(config: pytest.Config, options: Options, device: Device) -
 
 
 def _identified(config: pytest.Config, environment: Environment) -> Environment:
-    """Return an environment with the identity of its code; a round leaves that to its parent."""
+    """Return an environment with the identity of its code.
+
+    A round leaves that to its parent.
+    """
     this_round = in_round(config)
     if this_round is not None and this_round.side is None:
         return environment
@@ -228,7 +238,7 @@ def _comparator(
 
 
 def _refuse_exclusive(gpu: Gpu | None, opens_device: bool, planned: Mapping[str, Planned]) -> None:
-    """Raise DeviceError if this process and a rank would share a GPU that takes one process only."""
+    """Refuse to share a GPU that takes one process only."""
     with_ranks = any(uses_ranks(plan.item) for plan in planned.values())
     if opens_device and with_ranks and gpu is not None and gpu.compute_mode == "exclusive process":
         raise DeviceError(

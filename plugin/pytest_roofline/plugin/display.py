@@ -112,7 +112,7 @@ def _settings_line(session: "RooflineSession") -> list[str]:
 
 
 def _mode(session: "RooflineSession") -> str:
-    """Return the settings of the run that are not the default: rounds, failures, drill.
+    """Return the settings of the run that are no defaults.
 
     Each begins with a comma, since they follow the tolerances of the header.
     """
@@ -134,7 +134,7 @@ def _mode(session: "RooflineSession") -> str:
 
 
 def _against(session: "RooflineSession") -> str:
-    """Return the names of the saved runs, or of the baselines, to compare with."""
+    """Return the names of the runs or baselines to compare with."""
     comparator = session.under_test.comparator
     if comparator.runs:
         names = [printable(run.header.run_id) for run in comparator.runs]
@@ -294,7 +294,7 @@ def wrap_failures(session: "RooflineSession", reporter: Any) -> None:
 
 
 def _tables(session: "RooflineSession", width: int, colour: bool) -> list[str]:
-    """Return all results in the tables of their kinds, such as times or compiled kernels, fitted to the width."""
+    """Return all results in the tables of their kinds."""
     lines = []
     if session.options.drill is not None:
         lines.append(
@@ -380,7 +380,10 @@ def _saved_lines(session: "RooflineSession") -> list[str]:
 
 
 def _explanations(session: "RooflineSession") -> list[str]:
-    """Return the lines on what many tests have in common, such as a shared change, and on the device."""
+    """Return the lines on what many tests have in common.
+
+    They are on a shared change, and on the device.
+    """
     rows = session.timed.rows
     lines = _busy_lines(session) + overview_lines(rows)
     lines += [f"device health: {session.health.splitlines()[0]}"] if session.health else []

@@ -152,7 +152,7 @@ class Distributed:
             lack(self._item, self._launcher.options, str(skipped))
 
     def link(self, size: int) -> str:
-        """Return the class of the link between ranks of one node, such as `nvlink`.
+        """Return the class of the link between ranks, such as `nvlink`.
 
         It is `memory` on processors, and `mixed` where the links differ. The ranks are asked once after each start.
         """

@@ -50,7 +50,7 @@ class GateOfCommand:
 
 
 def refuse_no_verdict(config: pytest.Config) -> None:
-    """Raise UsageError if an option keeps the gate of a command from measuring or from its rounds."""
+    """Refuse options that keep a gate from its verdict."""
     text = why_no_test_runs(config)
     if text:
         raise pytest.UsageError(
@@ -65,9 +65,10 @@ def refuse_no_verdict(config: pytest.Config) -> None:
 
 
 def why_no_test_runs(config: pytest.Config) -> str:
-    """Return why the gate of a command runs no test; empty if it runs tests or if the command has no gate.
+    """Return why the gate of a command runs no test.
 
-    An example is `pytest.ini: --markers only lists tests`.
+    The text is empty if it runs tests, or if the command has no gate. An example is `pytest.ini: --markers only lists
+    tests`.
     """
     if not commands_gate(config):
         return ""

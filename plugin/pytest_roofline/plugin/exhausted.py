@@ -47,9 +47,9 @@ class ExhaustedMemory(ResultKind):
         self._times.forget_partial(record.test_id, record.name)
 
     def _note(self, record: OutOfMemory) -> bool:
-        """Keep a record of memory that ran out as a row, and return whether its call had none before.
+        """Keep a record of memory that ran out as a row.
 
-        It replaces an earlier record of the same call, unless that one is red.
+        Return whether its call had none before. It replaces an earlier record of the same call, unless that one is red.
         """
         row = memory_row(record, verdict=record.word)
         for index, earlier in enumerate(self.rows):

@@ -221,7 +221,7 @@ def _compile(
     arguments: Mapping[str, object] | None,
     options: Mapping[str, object] | None,
 ) -> "KernelBinary":
-    """Compile a kernel for a target, or read a kernel that was compiled already."""
+    """Compile a kernel for a target, or read a compiled one."""
     require("kernel_gate")
     from ..kernel_gate.compile import compile_for, is_compiled, read
 

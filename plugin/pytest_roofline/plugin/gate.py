@@ -263,7 +263,10 @@ class Gatekeeper:
         return result
 
     def _require(self, session: pytest.Session, gaps: list[Shortfall]) -> None:
-        """Add a failed item for the gaps between what the gate needs and has, if this run decides."""
+        """Add a failed item for the gaps of a gate.
+
+        A run that does not decide gets none.
+        """
         config = session.config
         # An editor lists the tests of a project whose ini file asks for a gate.
         only_lists = not commands_gate(config) and any(
@@ -278,7 +281,10 @@ class Gatekeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Show a passed test that a shadow gate would have failed with that word and the mark `!`."""
+        """Mark a test that a shadow gate would have failed.
+
+        It has passed, and gets the mark `!`.
+        """
         has_passed = report.when == "call" and report.outcome == "passed"
         if self._options.shadow and has_passed and PROPERTY in dict(report.user_properties):
             word = getattr(report, "roofline_word", "")

@@ -110,9 +110,10 @@ def _phases(
 
 
 def ended_well(report: pytest.TestReport) -> bool:
-    """Return whether a test's body raised nothing: it passed, or passed against a strict xfail.
+    """Return whether a test's body raised nothing.
 
-    pytest reports a strict xfail as failed for that, although its verdict may still fail it as expected.
+    It passed, or passed against a strict xfail. pytest reports a strict xfail as failed for that, although its verdict
+    may still fail it as expected.
     """
     return report.passed or (report.failed and str(report.longrepr).startswith("[XPASS(strict)]"))
 
@@ -176,9 +177,9 @@ def publish(state: "RooflineSession", item: pytest.Item) -> BaseException | None
 def pass_in_shadow(
     state: "RooflineSession", item: pytest.Item, report: pytest.TestReport, reason: str
 ) -> None:
-    """Let a test of a shadow gate pass that only its verdict fails, and note the reason.
+    """Let a test of a shadow gate pass, and note why.
 
-    Its largest slowdown is noted too, by which the reasons of a run are sorted.
+    Only its verdict fails it. Its largest slowdown is noted too, by which the reasons of a run are sorted.
     """
     test_id = test_id_of(item)
     slowdown = max((row.slowdown or 0.0 for _, row in state.reds(test_id)), default=0.0)
@@ -197,7 +198,10 @@ def relative(path: Path, folder: Path) -> str:
 
 
 def is_undecided(state: "RooflineSession", item: pytest.Item) -> bool:
-    """Return whether further rounds may change a test's verdict, and no red of it is final."""
+    """Return whether further rounds may change a test's verdict.
+
+    They may not if a red of it is final.
+    """
     test_id = test_id_of(item)
     # A red that no further process can change ends the test.
     is_final = any(kind.is_final(row) for kind, row in state.reds(test_id))

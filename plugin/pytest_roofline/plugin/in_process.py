@@ -110,9 +110,10 @@ class _Recorder(Observer):
             )
 
     def failed(self, error: BaseException, phase: Phase, measured: MeasuredRequest | None) -> None:
-        """Keep the state of the memory with an error, and record what was measured before it as invalid.
+        """Keep the memory's state with an error.
 
-        `phase` is the step of measuring in which the error came; `measured` is None if there was no sample yet.
+        What was measured before it is recorded as invalid. `phase` is the step of measuring in which the error came;
+        `measured` is None if there was no sample yet.
         """
         request = self._request
         notice(error, MemoryPhase(self._device, request.name, phase, (self._key, request.work)))
@@ -139,10 +140,10 @@ class _Recorder(Observer):
 
 
 def _graph_before(comparator: Comparator, key: Key, work: Work) -> bool | None:
-    """Return whether the baseline of a key was timed by a CUDA graph, which replays many calls at once.
+    """Return whether a CUDA graph timed the baseline of a key.
 
-    It is None without such a baseline, or where its processes differ. The choice depends on how long a call takes; for
-    a call near that limit it would change from run to run without this.
+    A graph replays many calls at once. It is None without such a baseline, or where its processes differ. The choice
+    depends on how long a call takes; for a call near that limit it would change from run to run without this.
     """
     reference = comparator.reference(key)
     if reference is None or comparator.work(key) != work:
@@ -191,7 +192,10 @@ class _Sibling:
 
     @property
     def measured(self) -> MeasuredRequest:
-        """All passes of a sibling as one measurement, with the first fault of any pass."""
+        """All passes of a sibling as one measurement.
+
+        It has the first fault of any pass.
+        """
         passes = self.passes
         # A pass with wrong data goes before the others, so that the measurement has the fault.
         first = next((measured for measured in passes if measured.verified is False), passes[0])
@@ -236,9 +240,10 @@ class Siblings:
         self._open_devices: dict[str, tuple[Device, DeviceFacts]] = {}
 
     def measure(self, among: Sequence[Sequence[str]] | None) -> list[Measurement]:
-        """Measure each sibling in turn: each like device, or each group of devices in `among`.
+        """Measure each sibling in turn.
 
-        The test is skipped where there is nothing to compare.
+        A sibling is a like device, or a group of devices in `among`. The test is skipped where there is nothing to
+        compare.
         """
         our_device = self._session.under_test.device
         groups = (
@@ -325,7 +330,7 @@ class Siblings:
         return _Sibling(BETWEEN.join(names), uuid, device, parts, hardware)
 
     def _too_few(self, links: bool, count: int) -> str:
-        """Return why too few siblings are here to compare, as the reason of a skip.
+        """Return why too few siblings are here to compare.
 
         `links` tells whether they are links between devices, and `count` how many devices or links were seen.
         """

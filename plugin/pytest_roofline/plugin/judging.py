@@ -71,10 +71,11 @@ class Judge:
     def verdict_on(
         self, measurement: Measurement, *, ended: bool = False
     ) -> tuple[Verdict, Measurement]:
-        """Return the verdict on all processes that measured a key, and the measurement that stands for them.
+        """Return the verdict on a key, and its measurement.
 
-        A test is judged after some of its rounds (an interim analysis), and each time raises the chance of a false red.
-        `ended` makes this analysis the last one.
+        It is on all processes that measured the key, and one measurement stands for them. A test is judged after some
+        of its rounds (an interim analysis), and each time raises the chance of a false red. `ended` makes this analysis
+        the last one.
         """
         results = self.results[measurement.key.identity]
         if SIBLINGS in measurement.samples.labels:
@@ -109,7 +110,10 @@ class Judge:
         return self._with_last_pass(unless_busy(verdict, results.measurements)), representative
 
     def _among_siblings(self, measurement: Measurement) -> Verdict:
-        """Return the verdict on a device, compared with the like devices of the same test in this run."""
+        """Return the verdict on a device among its siblings.
+
+        Those are the like devices of the same test in this run.
+        """
         key = measurement.key
         # By the identity of the key. No reference (None) is involved, since siblings have no baseline.
         siblings: dict[str, Sibling] = {}
@@ -131,7 +135,7 @@ class Judge:
         )
 
     def _reference_for(self, measurement: Measurement) -> tuple[Reference | None, str]:
-        """Return the reference of a measurement's key, the times to compare with, or why there is none.
+        """Return the times to compare with, or why there are none.
 
         A change of time that all tests share is taken out of it, since it does not come from the test.
         """
@@ -165,9 +169,10 @@ class Judge:
         reference: Reference | None,
         entries: Sequence[Entry],
     ) -> tuple[list[Limit], list[Idle]]:
-        """Return the limits of a measurement, and those that do not apply here, with the reason.
+        """Return the limits of a measurement, and the idle ones.
 
-        A limit may be on another statistic than the median, such as the mean, so it is given all of them.
+        Idle limits do not apply here, and have a reason. A limit may be on another statistic than the median, such as
+        the mean, so it is given all of them.
         """
 
         def summarise(statistic: Statistic) -> Summary:
@@ -193,7 +198,7 @@ class Judge:
         )
 
     def analyses_of(self, test_id: str, key: Key, reference: Reference | None) -> Analyses:
-        """Return the interim analyses of a test: after how many processes it is judged.
+        """Return after how many processes a test is judged.
 
         The option `--roofline-rounds` decides. Without it a test that looks slow has as many as a red verdict needs.
         """
@@ -212,7 +217,10 @@ class Judge:
         idle: Sequence[Idle],
         invalid: Sequence[Reason],
     ) -> Subject:
-        """Return the subject of a verdict: the facts on its test that do not depend on the comparison."""
+        """Return the subject of a verdict.
+
+        It holds the facts on its test that do not depend on the comparison.
+        """
         limit_entries = (entry for entry in entries if entry.kind in ("threshold", "reference"))
         return Subject(
             test_id=measurement.test_id,
@@ -234,9 +242,10 @@ class Judge:
     def _left_out(
         self, measurement: Measurement, reference: Reference | None, invalid: Sequence[Reason]
     ) -> tuple[Reason, ...]:
-        """Return the reasons why some processes of a key do not count, and why rounds were lost.
+        """Return why processes of a key do not count.
 
-        `invalid` is why the whole key does not count; then single processes are not named.
+        Reasons why rounds were lost are among them. `invalid` is why the whole key does not count; then single
+        processes are not named.
         """
         results = self.results[measurement.key.identity]
         unsound = {} if invalid else results.unsound(reference)
@@ -249,7 +258,10 @@ class Judge:
         return (*unsound.values(), *text_reasons(*texts))
 
     def _with_last_pass(self, verdict: Verdict) -> Verdict:
-        """Return a verdict that looks slow with the last run in which its test passed; any other as it is."""
+        """Add to a slow verdict the test's last pass.
+
+        Any other verdict is returned as it is.
+        """
         if verdict.reference is None or not verdict.looks_slow:
             return verdict
         subject, now = verdict.subject, self._under_test.environment.everything()

@@ -203,7 +203,10 @@ class ResultKind:
 
 
 def _verdict_of(row: Row) -> Any:
-    """Return the verdict of a row, on a time or an exact one; None without."""
+    """Return the verdict of a row; None without.
+
+    It is on a time, or an exact one.
+    """
     return row.time_verdict or row.exact
 
 

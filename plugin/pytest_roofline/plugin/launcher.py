@@ -120,9 +120,10 @@ class Launcher:
     def launch_program(
         self, size: int, words: Sequence[str], environ: Mapping[str, str]
     ) -> tuple[str, list[str], dict[str, str]]:
-        """Return the launcher of a program on ranks, the command that starts it, and its variables.
+        """Return how a launcher starts a program on ranks.
 
-        The launcher is that of `--roofline-launcher`, if it starts programs; else the one that is here.
+        It is the launcher's name, the command, and its variables. The launcher is that of `--roofline-launcher`, if it
+        starts programs; else the one that is here.
 
         Raises:
             BadInput: it is not in PATH, or not known.
@@ -141,7 +142,7 @@ class Launcher:
         return name, command_of_launch(name, launch, mpi=True), dict(launch.environ)
 
     def pool(self, size: int, mpi: bool = False) -> Pool:
-        """Return the pool for a world of so many ranks, and stop the other.
+        """Return the pool for a world, and stop the other.
 
         Its ranks may not be started yet. Those of a pool that is too small are stopped too.
         """
@@ -218,7 +219,7 @@ class Launcher:
             self._pools.clear()
 
     def device(self) -> Device:
-        """Return the device of rank 0 as this process sees it, which does not open it."""
+        """Return the device of rank 0 without opening it."""
         return facts.SeenDevice(self.environment())
 
     def environment(self) -> Environment:

@@ -58,9 +58,9 @@ def _follow(config: pytest.Config, identity: Identity) -> int | None:
 
 
 def _lead(config: pytest.Config, identity: Identity) -> AttachedProcesses:
-    """Return the other processes of the launch, connected to this one, which is rank 0.
+    """Return the other processes of the launch.
 
-    A round inherits them from the pytest that started it.
+    They are connected to this one, which is rank 0. A round inherits them from the pytest that started it.
     """
     attached = inherit_processes(identity)
     if attached is not None:

@@ -111,9 +111,9 @@ def notice(error: BaseException, place: MemoryPhase) -> None:
 def _keep_memory_state(
     error: BaseException, device: "Device", place: MemoryPhase | None = None
 ) -> None:
-    """Keep a device's memory state as an attribute of an error, if memory ran out.
+    """Keep a device's memory state with an error.
 
-    The first state that was kept stays.
+    Nothing is kept unless memory ran out. The first state that was kept stays.
     """
     cause = out_of_memory(error)
     if cause is None or hasattr(cause, _STATE_ATTRIBUTE):
@@ -138,9 +138,10 @@ def _ask(read_memory: Callable[[], Any]) -> Any:
 
 
 def ran_out(session: "RooflineSession", item: pytest.Item, error: BaseException) -> bool:
-    """Record memory that ran out; return whether that is a result, as of a test with `oom="record"`.
+    """Record memory that ran out.
 
-    A result releases everything that the test still has.
+    Return whether that is a result, as of a test with `oom="record"`. A result releases everything that the test still
+    has.
     """
     cause = out_of_memory(error)
     if cause is None:
@@ -334,9 +335,9 @@ def not_as_measured(measurement: Measurement) -> list[str]:
 
 
 def _trace_path(session: "RooflineSession", label: str) -> tuple[Path | None, list[str]]:
-    """Return a new file for a trace, or None with a sentence on the error.
+    """Return a new file for a trace.
 
-    It lies beside the run files, in a folder of this run that git ignores.
+    It is None, with a sentence, after an error. It lies beside the run files, in a folder of this run that git ignores.
     """
     profiles = session.options.folder / "profiles"
     folder = profiles / session.run_name

@@ -83,7 +83,9 @@ Keep = Callable[[RankResult, BaseException], None]
 
 
 def check_call(distributed: object, fn: Callable[..., object], args: tuple[object, ...]) -> None:
-    """Raise for a `distributed` that is not the fixture, and for calls that ranks cannot run.
+    """Refuse a call that ranks cannot run.
+
+    A `distributed` that is not the fixture is refused too.
 
     Raises:
         BadInput: it is something else, ranks cannot load the function, or its arguments are no plain data.
@@ -164,7 +166,10 @@ def write(
 
 
 def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Ceiling | None:
-    """Return the roofline of the ranks' links, or of a rank's FLOPs; None where it is not known."""
+    """Return the roofline of the ranks; None without.
+
+    It is that of their links, or of a rank's FLOPs.
+    """
     assert request.ranks is not None
     work, metric = request.work, request.shown_metric
     if result.environment is None:
@@ -208,9 +213,10 @@ def measure_on_ranks(call: RankCall, keep: Keep) -> RankResult:
 
 @contextlib.contextmanager
 def _new_ranks(call: RankCall) -> Iterator[Pool]:
-    """Start new ranks for a request alone, no more than it needs, and stop them after the block.
+    """Start new ranks for a request alone.
 
-    With idle ranks in the pool each would have fewer threads. The number of those depends on the other tests.
+    They are no more than it needs, and stop after the block. With idle ranks in the pool each would have fewer threads.
+    The number of those depends on the other tests.
     """
     pool = call.distributed.pool(call.options.size)
     pool.stop()
@@ -252,7 +258,10 @@ def _result(call: RankCall, members: Sequence[Member], times: Sequence[RankTimes
 def _partial(
     call: RankCall, members: Sequence[Member], blocks_by_rank: dict[int, list[LatestBlock]]
 ) -> RankResult | None:
-    """Return the result of the blocks that all ranks finished before a failure, if any."""
+    """Return the result of the blocks before a failure.
+
+    All ranks have finished these blocks. It is None without any.
+    """
     # A rank without any block leaves nothing that all ranks have measured.
     if len(blocks_by_rank) < call.options.size:
         return None
@@ -291,7 +300,10 @@ def _ranks_of(
 
 
 def _with_labels(measured: MeasuredRequest, members: Sequence[Member]) -> MeasuredRequest:
-    """Return the measurement, with the label of oversubscription if ranks of a host outnumber its cores."""
+    """Add the label of oversubscription, where it holds.
+
+    It does if the ranks of a host outnumber its cores.
+    """
     facts = [member.facts for member in members if member.facts is not None]
     hosts = group_by(facts, key=attrgetter("host"))
     if not any(len(ranks) > cores_of(ranks) for ranks in hosts.values()):

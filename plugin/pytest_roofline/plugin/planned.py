@@ -249,7 +249,7 @@ def by_world(items: Iterable[pytest.Item]) -> list[pytest.Item]:
         groups.setdefault(group, []).append(item)
 
     def needs_mpi(group: tuple[bool, int | None] | None) -> bool:
-        """Return whether the tests of a group use MPI; those without ranks do not."""
+        """Return whether the tests of a group use MPI."""
         return group is not None and group[0]
 
     # Tests with and without MPI may have different launchers, so each launcher starts once.
@@ -257,7 +257,10 @@ def by_world(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 
 def unmet(needs: str | None, kind: str) -> str | None:
-    """Return why a device of this kind does not do for a test; None if it does."""
+    """Return why a kind of device does not suit a test.
+
+    It is None if it does.
+    """
     if needs == "accelerator" and kind == "cpu":
         return "needs an accelerator, found only the CPU"
     if needs == "cpu" and kind != "cpu":
@@ -281,7 +284,7 @@ class PlanWriter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Write the tests that measure into the file of the plan, a line of JSON for each."""
+        """Write the tests that measure into the plan's file."""
         plans = plan([item for item in items if measures(item)])
         lines = [
             json.dumps(
@@ -297,7 +300,7 @@ class PlanWriter:
 
 
 def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str, Marks]) -> None:
-    """Mark tests whose names clash, and remove tests of higher tiers than the run's from `items`.
+    """Mark clashes, and remove tests of higher tiers.
 
     A test that a threshold names is kept, and so is one that the command line names by its node id.
     """

@@ -131,9 +131,9 @@ class _ProgramRun:
         return [self._record(measurement) for measurement in measurements]
 
     def _launched(self) -> tuple[list[str], Mapping[str, str]]:
-        """Return the words of the command and its variables; with ranks, those of a launcher that starts it.
+        """Return the words of the command and its variables.
 
-        A test whose ranks no launcher can start is skipped or fails here.
+        With ranks they are those of the launcher. A test whose ranks no launcher can start is skipped or fails here.
         """
         size, environ = self._ranks, self._around.environ
         if size is None:
@@ -148,7 +148,10 @@ class _ProgramRun:
         return words, variables
 
     def _read(self, seconds: float) -> list[Measurement]:
-        """Return the figures in what the program printed, or the seconds of its run if no reader is named."""
+        """Return the figures in what the program printed.
+
+        They are the seconds of its run if no reader is named.
+        """
         figures = self._figures
         if not figures.reader:
             return [self._measurement("", JOB_METRIC, (seconds,))]
@@ -188,9 +191,9 @@ class _ProgramRun:
         )
 
     def _of_test(self, measurement: Measurement) -> Measurement:
-        """Return a figure of a tool as one of the test, under the key of an imported log.
+        """Return a figure of a tool as one of the test.
 
-        The parameters of the test are added to those of the tool.
+        Its key is that of an imported log. The parameters of the test are added to those of the tool.
         """
         hardware = self._hardware(measurement.key.hardware.devices or 1)
         parameters = measurement.key.parameters | self._test.planned.parameters
@@ -200,7 +203,7 @@ class _ProgramRun:
         return replace(measurement, key=key, label=key.label, device="", ceiling=ceiling)
 
     def _hardware(self, devices: int) -> HardwareKey:
-        """Return the hardware of a figure over so many devices, with the kind of link between them."""
+        """Return the hardware of a figure over so many devices."""
         under_test = self._session.under_test
         if devices == 1:
             return under_test.hardware
@@ -209,7 +212,10 @@ class _ProgramRun:
         return replace(under_test.hardware, devices=devices, link=link)
 
     def _identify(self) -> None:
-        """Add the program to the software of the run: the hashes of its files, and its version."""
+        """Add the program to the software of the run.
+
+        It is the hashes of its files, and its version.
+        """
         software = identity_of(
             self._command,
             self._around,
@@ -245,7 +251,7 @@ class _ProgramRun:
         return _figure_of(measurement)
 
     def _drilled(self, samples: Samples) -> Samples:
-        """Return samples as they are, or slowed down by the share of a drill, if there is one.
+        """Return samples, slower by the share of a drill.
 
         A drill cannot slow the program itself down, so its figures are made worse instead.
         """
@@ -259,7 +265,9 @@ class _ProgramRun:
         )
 
     def _claim(self, key: Key) -> None:
-        """Note that a figure with this key belongs to this test, since only one test may measure a key.
+        """Note that a figure with this key belongs to this test.
+
+        Only one test may measure a key.
 
         Raises:
             BadInput: another test has such a figure, or this test has it twice.
@@ -279,7 +287,9 @@ class _ProgramRun:
 def _read_tool(
     output: bytes, source: str, figures: ReadPlan, ranks: int | None
 ) -> list[Measurement]:
-    """Return the figures in the output of a tool, as `roofline import` reads them.
+    """Return the figures in a tool's output.
+
+    They are read as `roofline import` reads them.
 
     Args:
         source: the command, which may name what the output does not.
@@ -305,7 +315,10 @@ def _read_tool(
 
 
 def _name_of(figure: ProgramFigure) -> str:
-    """Return the name of a figure, with what tells it apart from other figures of its path: `tok/s[llama]`."""
+    """Return the name of a figure: `tok/s[llama]`.
+
+    It tells the figure from others of its path.
+    """
     cases = "-".join(figure.cases.values())
     return f"{figure.name}[{cases}]" if cases else figure.name
 

@@ -46,9 +46,9 @@ _RECORDABLE = (*ENDED, pytest.ExitCode.INTERRUPTED)
 
 
 def refusals(state: "RooflineSession", waiting: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return why no baseline can be made of a recording, else nothing; nothing too for a run that records none.
+    """Return why no baseline can be made of a recording.
 
-    There is a reason for each measurement.
+    There is nothing to return for a run that records none. There is a reason for each measurement.
 
     Args:
         state: of a run, or of its first process.
@@ -88,7 +88,10 @@ def _why_unrecorded(run: Run, fewest_processes: int) -> tuple[str, ...]:
 
 
 def _is_comparison(state: "RooflineSession") -> bool:
-    """Return whether a run compared a drill, or only like devices with each other, so that it records nothing."""
+    """Return whether a run only compared, and records nothing.
+
+    It compared a drill, or only like devices with each other.
+    """
     replaced_rows = [row for row in state.rows if "replaced" in (row.labels or ())]
     is_drill = compared_of(replaced_rows) > 0
     are_siblings = [SIBLINGS in (row.labels or ()) for row in state.rows if row.lost is None]
@@ -187,7 +190,10 @@ def recording_lines(state: "RooflineSession", recording: Recording) -> list[str]
 
 
 def _lost_processes(state: "RooflineSession", recording: Recording) -> str:
-    """Return a text on the smallest number of processes of a test, or nothing if every process counts."""
+    """Return a text on the fewest processes of a test.
+
+    The text is empty if every process counts.
+    """
     planned = state.options.recording
     counts = [len(entry.newest_session.process_medians) for entry in recording.entries]
     fewest = min(counts, default=planned)
@@ -195,7 +201,10 @@ def _lost_processes(state: "RooflineSession", recording: Recording) -> str:
 
 
 def name_recorded(recording: Recording, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of a recording, with RECORDED or NOT RECORDED in place of NO BASELINE."""
+    """Return the rows of a recording with its own words.
+
+    RECORDED or NOT RECORDED stand in place of NO BASELINE.
+    """
     recorded = recording.tests
     return [
         replace(row, verdict="RECORDED" if row.test in recorded else "NOT RECORDED")
@@ -294,9 +303,10 @@ class Recorder:
             terminalreporter.write_line(refusal_line([reason], rounds, None, named=has_name))
 
     def _is_empty(self, config: pytest.Config) -> bool:
-        """Return whether the run, which was to record, opened no device and so recorded nothing.
+        """Return whether the run was to record, and did not.
 
-        It is False for a run that only lists tests, and for a worker of xdist: these were not to record.
+        It opened no device. It is False for a run that only lists tests, and for a worker of xdist: these were not to
+        record.
         """
         only_lists = any(config.getoption(name, False) for name in LOOKING)
         is_open = open_session(config) is not None

@@ -78,7 +78,7 @@ def note_shadow(
 
 
 def shadow_sentences(config: pytest.Config) -> tuple[str, ...]:
-    """Return why this run would have failed tests so far, the worst reason first."""
+    """Return why this run would have failed, worst first."""
     failures = config.stash.get(_shadow_key, {}).values()
     return tuple(sentence for _, _, sentence in sorted(failures, key=itemgetter(0, 1)))
 
@@ -90,9 +90,10 @@ def let_pass(item: pytest.Item, reason: str, rank: int = OTHER, slowdown: float 
 
 
 def fail(item: pytest.Item, options: Options, reason: str, rank: int = OTHER) -> None:
-    """Fail a test for a reason of the gate; in shadow mode let it pass and note the reason.
+    """Fail a test for a reason of the gate.
 
-    `rank` is the place of the reason among others: the device, then slower tests, then all else.
+    In shadow mode it passes, and the reason is noted. `rank` is the place of the reason among others: the device, then
+    slower tests, then all else.
     """
     if not options.shadow:
         # The reason says it all, so no cause is chained.
@@ -101,7 +102,7 @@ def fail(item: pytest.Item, options: Options, reason: str, rank: int = OTHER) ->
 
 
 def require(item: pytest.Item, options: Options, reason: str) -> None:
-    """Fail a test that lacks hardware, if the run requires it; else do nothing.
+    """Fail a test that lacks hardware, if that is required.
 
     In shadow mode the lack is only noted.
     """

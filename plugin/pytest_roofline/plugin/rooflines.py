@@ -106,9 +106,9 @@ class Rooflines:
 
 
 def triad_of(device: "Device", environment: Environment) -> Ceiling | None:
-    """Measure the memory bandwidth of a CPU by a triad, `a = b + s * c`; return None for any other device.
+    """Measure the memory bandwidth of a CPU by a triad.
 
-    Call it before a test uses some of the memory.
+    The triad is `a = b + s * c`. Any other device has None. Call it before a test uses some of the memory.
     """
     # The name is asked, and not the type: the fake device of the tests has another clock, and would never end.
     if device.name != "cpu":

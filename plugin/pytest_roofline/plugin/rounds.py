@@ -115,7 +115,7 @@ class Rounds:
                 self._repeat(number, item, next(iter(items[place + 1 :]), None))
 
     def _repeat(self, number: int, item: Any, next_item: pytest.Item | None) -> None:
-        """Run a test once more, and note why it failed or gave no figure."""
+        """Run a test once more, and note a failure."""
         sections = list(item._report_sections)
         try:
             reports = runtestprotocol(item, log=False, nextitem=next_item)
@@ -140,7 +140,10 @@ class Rounds:
         return lost_count >= MOST_CRASHES or test_id in self.failures
 
     def _note_crash(self, number: int, child_end: ChildEnd) -> None:
-        """Note the test in which a process died, and print the end of its log."""
+        """Note the test in which a process died.
+
+        The end of the log of the process is printed.
+        """
         text = f"round {number} of the test is lost: {child_end.cause}"
         self._note_lost_round(child_end.died_in, text)
         self._say(
@@ -188,7 +191,10 @@ class Rounds:
         return child_end
 
     def _note_unsaved(self, test_id: str, number: int) -> None:
-        """Note and print that the results of a test that ended in a round are not in its run file."""
+        """Note and print that results of a round are lost.
+
+        The test ended, and its results are not in the run file of the round.
+        """
         text = (
             f"the measurements of round {number} could not be saved; check the free space of "
             f"{tempfile.gettempdir()}"
@@ -197,7 +203,10 @@ class Rounds:
         self._say(f"roofline: {test_id}: {text}")
 
     def _copy_results(self, folder: Path, number: int) -> frozenset[str]:
-        """Copy the results of a round's process into the run file, and return the ids of its tests."""
+        """Copy the results of a round into the run file.
+
+        Return the ids of its tests.
+        """
         copied_ids: set[str] = set()
 
         def tell(error: BadFile) -> None:
@@ -209,9 +218,9 @@ class Rounds:
         return frozenset(copied_ids)
 
     def _copy(self, run: Run, number: int) -> None:
-        """Copy the results of one run file of a child, marked with the round.
+        """Copy the results of one run file of a child.
 
-        Tests that were skipped, failed, or ran out of memory there are noted.
+        They are marked with the round. Tests that were skipped, failed, or ran out of memory there are noted.
         """
         outcomes = {outcome.test_id: outcome for outcome in run.outcomes}
         for outcome in outcomes.values():

@@ -59,7 +59,7 @@ def join(
     measuring_items: Sequence[pytest.Item],
     collected_items: Sequence[pytest.Item] = (),
 ) -> None:
-    """Check the markers of a run's tests, select the tests, and register the hooks that measure them.
+    """Begin to measure: markers, selection and hooks.
 
     Args:
         config: pytest's configuration.
@@ -250,7 +250,10 @@ class Running:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Add the status word to the report, such as `1511 GB/s +0.2 %`, and note how the test ended."""
+        """Add the status word to the report, and note the end.
+
+        An example of the word is `1511 GB/s +0.2 %`.
+        """
         report = yield
         if not measures(item) or self.state.repetition > 1:
             return report
@@ -367,7 +370,10 @@ def _status_word(state: RooflineSession, item: pytest.Item) -> str:
 
 
 def _skip_for_device(state: RooflineSession, item: pytest.Item) -> None:
-    """Skip a test that needs another device, or fail it if hardware is required."""
+    """Skip a test that needs another device.
+
+    It fails if hardware is required.
+    """
     needs = state.planned[item.nodeid].marks.needs
     reason = state.unmet(needs)
     if reason is None:

@@ -54,7 +54,10 @@ class Selection:
         self.partial = any(config.getoption(name, False) for name in ("lf", "stepwise"))
 
     def covers(self, test: CollectedTest) -> bool:
-        """Return whether the run selects a test by its place, its markers and its tier."""
+        """Return whether the run selects a test.
+
+        Its place, its markers and its tier decide.
+        """
         file, _, place = test.id.partition("::")
         # Only the part before the bracket is split, as parameters may contain `::`, too.
         function, bracket, parameters = place.partition("[")
@@ -162,7 +165,10 @@ def finds_all(config: pytest.Config) -> bool:
 
 
 def _is_everywhere(config: pytest.Config) -> bool:
-    """Return whether pytest looks in all folders of `testpaths`, or in the rootdir if there are none."""
+    """Return whether pytest looks in all folders of `testpaths`.
+
+    Without such folders it is the rootdir.
+    """
     if config.args_source is config.ArgsSource.TESTPATHS:
         return True
     paths = [place.path for place in _places(config, config.args) if not place.function]

@@ -44,7 +44,10 @@ class RooflineSession:
     """The state of a run, from collection to the last line."""
 
     def __init__(self, config: pytest.Config, options: Options) -> None:
-        """Begin the state of a run, which hooks and fixtures share; no device is opened yet."""
+        """Begin the state of a run, without a device.
+
+        Hooks and fixtures share it.
+        """
         self.config = config
         self.options = options
         # The round that this process runs for its parent; None in the run itself.
@@ -139,15 +142,19 @@ class RooflineSession:
 
     @property
     def analyses(self) -> Analyses | None:
-        """The interim analyses of every test: after how many rounds it is judged, as the option sets it.
+        """The interim analyses of every test, by the option.
 
-        They are None without the option; then each test takes as many rounds as it needs.
+        They say after how many rounds it is judged. They are None without the option; then each test takes as many
+        rounds as it needs.
         """
         most_rounds = 1 if self.why_no_rounds else self.options.rounds
         return None if most_rounds is None else Analyses(most_rounds)
 
     def unmet(self, needs: str | None) -> str | None:
-        """Return why the device does not suit a test's `needs`; None if it does."""
+        """Return why the device does not suit a test.
+
+        It is None if the device does.
+        """
         if needs == "siblings":
             sibling_count = len(siblings_of(self.under_test.device))
             return (
@@ -168,7 +175,7 @@ class RooflineSession:
         record: Measurement | Resources | OutOfMemory,
         calibration: Calibration | None = None,
     ) -> None:
-        """Write a result into the run file at once, and give it to its kind of result.
+        """Write a result, and give it to its kind.
 
         `calibration` is that of the clock; the first one is written before the result. A repetition adds measurements
         only.
@@ -196,7 +203,7 @@ class RooflineSession:
             self.process, self.repetition = own_process, 1
 
     def has_only_programs(self, test_id: str) -> bool:
-        """Return whether all figures of a test are those of programs that it ran."""
+        """Return whether programs gave all figures of a test."""
         keys = [row.key for row in self.timed.of(test_id)]
         return all(key is not None and key.identity in self.programs.tests for key in keys)
 
@@ -218,7 +225,10 @@ class RooflineSession:
 
     @property
     def _begun(self) -> bool:
-        """The state of the run file: True once its header is written, or failed to be."""
+        """The state of the run file: True with a header.
+
+        The header is written, or failed to be.
+        """
         return self.writer.path is not None or bool(self.writer.trouble)
 
     def _warn_of_position(self, key: Key | ResourceKey) -> None:
@@ -230,9 +240,9 @@ class RooflineSession:
             )
 
     def note(self, note: Note) -> None:
-        """Write a note of a test, such as a figure, into the run file, and keep it for the summary.
+        """Write a note of a test, and keep it.
 
-        A further round repeats the note, so it does not write it again.
+        An example is a figure. The summary shows it. A further round repeats the note, so it does not write it again.
         """
         if self.round is None and self.repetition == 1:
             self.begin_file()
@@ -274,7 +284,10 @@ class RooflineSession:
             kind.name_end(test_id, word)
 
     def note_outcome(self, outcome: Outcome) -> None:
-        """Keep how a measuring test ended, and write it if the run has a file."""
+        """Keep how a measuring test ended.
+
+        It is written if the run has a file.
+        """
         self.outcomes[outcome.test_id] = outcome
         if self.round is not None or self.reports.has_readers:
             # The parent of a round, or a report, also names tests that measured nothing, so the file is needed.

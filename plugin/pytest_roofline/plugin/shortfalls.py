@@ -37,7 +37,10 @@ class Shortfall:
 
 
 def replaced_baselines(options: Options) -> list[Shortfall]:
-    """Return the shortfall of a gate whose baselines are replaced by settings outside the command; none otherwise."""
+    """Return the gap of a gate whose baselines are replaced.
+
+    Settings outside the command replace them. There is no gap otherwise.
+    """
     refused = [printable(str(setting)) for setting in options.elsewhere if setting.refused]
     if not refused:
         return []
@@ -47,9 +50,9 @@ def replaced_baselines(options: Options) -> list[Shortfall]:
 
 
 def nothing_compared(state: "RooflineSession | None", why_no_test: str) -> list[Shortfall]:
-    """Return the shortfall of a run that has compared nothing; none if it has compared something.
+    """Return the gap of a run that compared nothing.
 
-    `why_no_test` is empty where pytest ran tests.
+    There is no gap if it has compared something. `why_no_test` is empty where pytest ran tests.
     """
     if why_no_test:
         remedy = "Remove that option where it is set."
@@ -86,7 +89,9 @@ def _open_text(state: "RooflineSession", row: Row) -> str:
 def shortfalls(
     state: "RooflineSession", missing: Sequence[Entry | ExactEntry], coverage: "Coverage"
 ) -> list[Shortfall]:
-    """Return what a gate lacks: tests without a number or verdict, and entries that were not measured.
+    """Return what a gate lacks.
+
+    These are tests without a number or verdict, and entries that were not measured.
 
     Args:
         state: the run.
@@ -193,7 +198,7 @@ class Coverage:
     """The tests that a run should have measured: its planned ones, and those of entries that it selects."""
 
     def __init__(self, state: "RooflineSession") -> None:
-        """Sort the collected and the planned tests of a run, to explain the entries that it missed."""
+        """Sort the tests of a run, to explain missing entries."""
         config = state.config
         self._tier = state.options.tier
         self._selection = Selection(config, self._tier)

@@ -68,7 +68,7 @@ class TimedResults(ResultKind):
         self._verdicts: dict[str, Verdict] = {}
 
     def open(self, under_test: "DeviceUnderTest", options: Options) -> None:
-        """Keep the device and the baseline to compare with, once the device is open."""
+        """Keep the open device and the baseline."""
         super().open(under_test, options)
         # A recording compares with nothing.
         self._fail_on = options.fail_on - {NO_BASELINE} if options.record else options.fail_on
@@ -100,11 +100,14 @@ class TimedResults(ResultKind):
         self._judge.at_once.add(test_id)
 
     def note_lost_rounds(self, lost_rounds: dict[str, list[LostRound]]) -> None:
-        """Let each verdict name the rounds that its test has lost, now or later."""
+        """Let each verdict name its test's lost rounds."""
         self._judge.lost_rounds = lost_rounds
 
     def judge(self, test_id: str) -> None:
-        """Judge a test's new measurements together with the earlier ones of the same keys, from other rounds."""
+        """Judge a test's new measurements with the earlier ones.
+
+        Those are of the same keys, from other rounds.
+        """
         measurements = [
             measurement
             for measurement in self._pending.pop(test_id, [])
@@ -114,9 +117,10 @@ class TimedResults(ResultKind):
             self._show_verdict(measurement)
 
     def _add_to_key(self, measurement: Measurement) -> bool:
-        """Add a measurement to the others of its key; return whether it is to be judged.
+        """Add a measurement to its key.
 
-        One of ranks that outnumber their cores, or under a profiler, is shown without a verdict.
+        Return whether it is to be judged. One of ranks that outnumber their cores, or under a profiler, is shown
+        without a verdict.
         """
         labels = measurement.samples.labels
         if OVERSUBSCRIBED in labels or (PROFILED in labels and not measurement.invalid):
@@ -136,7 +140,7 @@ class TimedResults(ResultKind):
         self._show(timed_row(results, verdict, measurement=representative), verdict)
 
     def _show(self, row: Row, verdict: Verdict | None = None) -> None:
-        """Put a row into the table, and keep the verdict behind it, if any."""
+        """Put a row into the table, and keep its verdict."""
         assert row.key is not None
         if verdict is None:
             self._verdicts.pop(row.key.identity, None)
@@ -258,9 +262,10 @@ class TimedResults(ResultKind):
                 self._settle(row, replace(verdict, reach=last_verdict.reach))
 
     def settle(self, open_ids: set[str]) -> None:
-        """Settle the verdicts of the run together: of many tests some differ by chance, so each p-value is corrected.
+        """Settle the verdicts of the run together.
 
-        Only the verdicts of `open_ids`, tests with a deferred report, may change. Others get their adjusted p-value.
+        Of many tests some differ by chance, so each p-value is corrected. Only the verdicts of `open_ids`, tests with a
+        deferred report, may change. Others get their adjusted p-value.
         """
         self._share(open_ids)
         rows_and_verdicts = {
@@ -279,14 +284,17 @@ class TimedResults(ResultKind):
             self._settle(row, verdict)
 
     def _settle(self, row: Row, verdict: Verdict) -> None:
-        """Show a verdict with the change that all tests share put back, and keep it without that change."""
+        """Show a verdict with the change that tests share.
+
+        It is kept without that change.
+        """
         assert row.measurement is not None
         whole_verdict = verdict if self.shared is None else self.shared.with_whole_change(verdict)
         results = self._judge.results[row.measurement.key.identity]
         self._show(timed_row(results, whole_verdict, measurement=row.measurement), verdict)
 
     def _share(self, open_ids: set[str]) -> None:
-        """Estimate the change of time that all tests share, and judge each test without it.
+        """Judge each test without the change that all share.
 
         A drill slows all tests alike to see each turn red, and a recording compares nothing, so both go without it.
         """
@@ -323,9 +331,10 @@ class TimedResults(ResultKind):
                 yield row, verdict
 
     def _canary_groups(self) -> Iterator[tuple[str, Group, Reference]]:
-        """Yield each canary, a measurement of the machine itself, that is valid and has a reference.
+        """Yield each valid canary that has a reference.
 
-        It is the identity of its key, its times in this run, and the reference.
+        A canary is a measurement of the machine itself. It comes as the identity of its key, its times in this run,
+        and the reference.
         """
         valid_canaries = [canary for canary in self.canaries if not canary.invalid]
         canaries_by_key = group_by(valid_canaries, attrgetter("key.identity"))
@@ -342,7 +351,10 @@ class TimedResults(ResultKind):
                 )
 
     def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:  # noqa: ARG002
-        """Return the entries of this hardware with measured times that the run did not measure again."""
+        """Return the entries with times that the run lacks.
+
+        They are of this hardware.
+        """
         keys = [row.key for row in self.rows if row.key is not None]
         hardware = {self._under_test.hardware, *(key.hardware for key in keys)}
         measured = {key.identity for key in keys}

@@ -40,7 +40,7 @@ class UsersFramesFirst:
 
 @contextlib.contextmanager
 def _users_frames(raised: pytest.ExceptionInfo[BaseException] | None) -> Generator[None]:
-    """Leave the frames of this plugin out of an exception that is printed within this block.
+    """Leave our frames out of an exception within this block.
 
     It also works for an exception whose frames somebody has looked at before.
     """

@@ -38,7 +38,10 @@ class Waiting:
             raise session.Failed("the machine stayed busy")
 
     def _wait(self, state: "RooflineSession") -> str:
-        """Wait for a quiet machine; return what keeps it busy, or an empty text if it became quiet."""
+        """Wait for a quiet machine; return who is busy.
+
+        The text is empty if it became quiet.
+        """
         under_test = state.under_test
         if not under_test.is_open_here and under_test.environment.device.type != "cpu":
             # Only the ranks open the accelerator, so this process cannot look at it.

@@ -90,7 +90,9 @@ def _parse_words(config: pytest.Config, words: Sequence[object]) -> argparse.Nam
 
 
 def parse_apart(words: Sequence[str], option: str, name: str) -> argparse.Namespace:
-    """Return the arguments of another run as pytest parses them, without the options of plugins.
+    """Return another run's arguments as pytest parses them.
+
+    Options of plugins are left out.
 
     Args:
         words: the arguments.
@@ -117,7 +119,7 @@ def commands_gate(config: pytest.Config) -> bool:
 
 
 def _command_value(config: pytest.Config, name: str) -> Any:
-    """Return the raw value of an option of ours that was typed in the command itself, else None.
+    """Return an option's raw value in the command, else None.
 
     The command may have the ini setting of the same name instead, its twin, as `-o roofline_ci=true`.
     """
@@ -130,9 +132,10 @@ def _command_value(config: pytest.Config, name: str) -> Any:
 
 
 def rounds_prevented(config: pytest.Config) -> str:
-    """Return the option from outside the command that prevents the further rounds of its gate.
+    """Return the option that keeps a gate from further rounds.
 
-    The text is empty without one, without a gate, or where the command asks for one round only.
+    It stands outside the command. The text is empty without one, without a gate, or where the command asks for one
+    round only.
     """
     if not commands_gate(config) or option_value(config, "rounds") == "1":
         return ""
@@ -246,7 +249,7 @@ def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:
 
 
 def _ours_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
-    """Yield the options of ours that are set outside the command and may change the result of its gate."""
+    """Yield our options outside the command that loosen its gate."""
     for name in ("against", *_LOOSENING_OPTIONS, *_COMMAND_ONLY):
         command_value, value = _command_value(config, name), _pytest_value(config, name)
         # A value in the command replaces any other; only lists are joined.
@@ -258,7 +261,10 @@ def _ours_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
 
 
 def _value_text(name: str, value: object) -> str:
-    """Return a value for a person; a tolerance in percent, if it is valid."""
+    """Return a value for a person.
+
+    A tolerance is in percent, if it is valid.
+    """
     if name != "tolerance":
         return str(value)
     try:
@@ -315,9 +321,9 @@ def source_of(config: pytest.Config, option: str, value: object) -> str:
 
 
 def _source(config: pytest.Config, option: str, part: object) -> str:
-    """Return where the value of an option, or a part of a list of values, is set outside the command.
+    """Return where an option is set outside the command.
 
-    It is `conftest.py` if neither the environment nor the ini file has it.
+    It may be a part of a list of values. It is `conftest.py` if neither the environment nor the ini file has it.
     """
     ini = config.inipath.name if config.inipath is not None else "an ini file"
     environment = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))

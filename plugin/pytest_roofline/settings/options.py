@@ -205,7 +205,10 @@ class _Profile(argparse.Action):
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Register every option of ours, and for most an ini setting of the same name."""
+    """Register every option of ours.
+
+    Most have an ini setting of the same name.
+    """
     group = parser.getgroup(
         "roofline",
         f"roofline: is this machine as fast as it should be? Columns of its table: {COLUMNS}",

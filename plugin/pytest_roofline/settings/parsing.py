@@ -118,7 +118,7 @@ def _one_of(*allowed: str, hint: str = "") -> Callable[[str, str], str]:
     """
 
     def parse(text: str, option: str) -> str:
-        """Return the value of an option; raise BadInput unless it is an allowed word."""
+        """Return the value, if it is an allowed word."""
         if text not in allowed:
             raise BadInput(
                 f"{option} is {text!r}; expected one of {', '.join(allowed)}{hint.format(option=option)}"
@@ -199,7 +199,10 @@ _PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
 
 
 def parse_options(config: pytest.Config) -> Options:
-    """Return the options of a run: the command line goes before the ini file, and that before the default."""
+    """Return the options of a run.
+
+    The command line goes before the ini file, and that before the default.
+    """
     try:
         return _parse(config)
     except RooflineError as error:
@@ -419,7 +422,7 @@ def _expect(config: pytest.Config) -> Path | None:
 
 
 def _save(config: pytest.Config, folder: Path, against: tuple[Path, ...]) -> str | None:
-    """Return the name to save the run under, if any; it must be new."""
+    """Return the new name of the run, if any."""
     name = option_value(config, "save")
     if name is None:
         return None

@@ -16,7 +16,9 @@ _FLAGS = {f"{PREFIX}ci": (SHADOW,), f"{PREFIX}record": ()}
 
 
 def refuse_values(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Raise if a flag of ours, an option without a value, has one; before pytest reads the command.
+    """Refuse a value behind a flag of ours.
+
+    A flag is an option without a value. This is before pytest reads the command.
 
     Raises:
         pytest.UsageError: with what to type.
