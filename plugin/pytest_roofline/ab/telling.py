@@ -418,7 +418,7 @@ def report_text(report: Report, width: int, colour: bool) -> str:
 
 
 def _processes_text(report: Report) -> str:
-    """Return `8 A + 8 B + 1 A', tolerance 5 %`.
+    """Return a text such as `8 A + 8 B + 1 A', tolerance 5 %`.
 
     It has the numbers of processes, of kernels, and the tolerance.
     """

@@ -216,7 +216,7 @@ def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> P
 
 
 def _busy_now(runs: tuple[Run, ...]) -> str:
-    """Return who is busy now, and the remedy.
+    """Return which processes are busy now, and the remedy.
 
     It is the end of a message. For runs of another machine it is the remedy alone.
     """

@@ -256,9 +256,9 @@ def _lines(
 
 
 def _notes_below_the_top(folder: Path, ci: Iterable[str]) -> Iterator[str]:
-    """Yield notes on CI files below the top.
+    """Yield notes on CI files below the top of a repository.
 
-    They are read only at the top of a repository, below which `folder` lies.
+    They are read only at the top. `folder` lies below it.
     """
     targets = sorted(_ci_paths(ci))
     workflows = [target for target in targets if target.startswith(".github")]

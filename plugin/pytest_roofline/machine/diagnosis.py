@@ -157,7 +157,7 @@ def _gpu_settings(gpu: Gpu) -> Iterator[Finding]:
 
 
 def _sharing(machine: Machine) -> Iterator[Finding]:
-    """Yield findings on GPUs that share too little or much.
+    """Yield findings on peer access and on GPUs that processes share.
 
     Some cannot reach each other's memory; others serve several processes.
     """

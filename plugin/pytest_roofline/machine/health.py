@@ -244,7 +244,7 @@ def _difference_finding(difference: Unexpected) -> Finding:
 
 
 def unknown_health(gpu: Gpu | None) -> str:
-    """Return the facts that could not be checked.
+    """Return the facts of a device that could not be checked.
 
     They make a sentence on the device, which is empty if all are known.
     """

@@ -255,7 +255,7 @@ def annotate(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
 
 
 def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return the hooks that make a module a range.
+    """Return the hooks that show a module as a range.
 
     One opens it before a call, one closes it afterwards.
     """
@@ -280,9 +280,9 @@ def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callabl
 
 
 def part_names(model: nn.Module) -> Callable[[str], str]:
-    """Return what makes an author's name of a path.
+    """Return a function from a module's path to the name that its author gave it.
 
-    It is the name that the author gave to a module. A path is one of `named_modules` or `named_parameters`. The names
+    A path is one of `named_modules` or `named_parameters`. The names
     of wrappers are removed from it: in a data parallel model, `module.blocks.3.attention` becomes `blocks.3.attention`,
     and `module` becomes empty.
     """

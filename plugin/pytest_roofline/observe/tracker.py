@@ -204,7 +204,7 @@ class Tracker(MemTracker):
         self._note("optimizer" if self._in_opt else "forward")
 
     def _note(self, step: Step) -> None:
-        """Keep the time, the step and the memory of now.
+        """Keep the time, the step and the present memory.
 
         Nothing is kept if nothing has changed since the last moment.
         """

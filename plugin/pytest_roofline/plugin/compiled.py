@@ -119,7 +119,7 @@ class CompiledKernels(ResultKind):
         return [key.label for key in keys if key.identity not in compiled]
 
     def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:
-        """Return the baseline's compiled kernels that the run lacks.
+        """Return the compiled kernels of the baseline that the run lacks.
 
         `elsewhere` are the tests, by benchmark and canonical parameters, that need another machine.
         """

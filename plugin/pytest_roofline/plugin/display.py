@@ -112,7 +112,7 @@ def _settings_line(session: "RooflineSession") -> list[str]:
 
 
 def _mode(session: "RooflineSession") -> str:
-    """Return the settings of the run that are no defaults.
+    """Return the settings of the run that are not the default.
 
     Each begins with a comma, since they follow the tolerances of the header.
     """

@@ -169,9 +169,9 @@ class Judge:
         reference: Reference | None,
         entries: Sequence[Entry],
     ) -> tuple[list[Limit], list[Idle]]:
-        """Return the limits of a measurement, and the idle ones.
+        """Return the limits of a measurement, and those that do not apply.
 
-        Idle limits do not apply here, and have a reason. A limit may be on another statistic than the median, such as
+        These have a reason. A limit may be on another statistic than the median, such as
         the mean, so it is given all of them.
         """
 
@@ -258,7 +258,7 @@ class Judge:
         return (*unsound.values(), *text_reasons(*texts))
 
     def _with_last_pass(self, verdict: Verdict) -> Verdict:
-        """Add to a slow verdict the test's last pass.
+        """Return a slow verdict with the test's last pass.
 
         Any other verdict is returned as it is.
         """

@@ -166,9 +166,9 @@ def write(
 
 
 def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Ceiling | None:
-    """Return the roofline of the ranks; None without.
+    """Return the roofline of the ranks' links, or of a rank's FLOPs.
 
-    It is that of their links, or of a rank's FLOPs.
+    It is None where it is not known.
     """
     assert request.ranks is not None
     work, metric = request.work, request.shown_metric
@@ -300,7 +300,7 @@ def _ranks_of(
 
 
 def _with_labels(measured: MeasuredRequest, members: Sequence[Member]) -> MeasuredRequest:
-    """Add the label of oversubscription, where it holds.
+    """Return the measurement with the label of oversubscription, if it holds.
 
     It does if the ranks of a host outnumber its cores.
     """

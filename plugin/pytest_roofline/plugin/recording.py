@@ -169,10 +169,7 @@ def why_partial(error: BaseException, message: str) -> str:
 
 
 def with_sanity(measurement: Measurement, rooflines: "Rooflines") -> Measurement:
-    """Mark a measurement as invalid if it is impossible.
-
-    An impossible one is faster than its hardware can be.
-    """
+    """Return the measurement, invalid if it is faster than its hardware can be."""
     if measurement.invalid:
         return measurement
     ceiling, work = measurement.ceiling, measurement.work

@@ -88,7 +88,7 @@ def _why_unrecorded(run: Run, fewest_processes: int) -> tuple[str, ...]:
 
 
 def _is_comparison(state: "RooflineSession") -> bool:
-    """Return whether a run only compared, and records nothing.
+    """Return whether a run records nothing, since it only compared.
 
     It compared a drill, or only like devices with each other.
     """

@@ -59,7 +59,7 @@ def join(
     measuring_items: Sequence[pytest.Item],
     collected_items: Sequence[pytest.Item] = (),
 ) -> None:
-    """Begin to measure: markers, selection and hooks.
+    """Check markers, select tests, and register the hooks.
 
     Args:
         config: pytest's configuration.

@@ -225,10 +225,7 @@ class RooflineSession:
 
     @property
     def _begun(self) -> bool:
-        """The state of the run file: True with a header.
-
-        The header is written, or failed to be.
-        """
+        """Whether the header of the run file is written, or failed to be."""
         return self.writer.path is not None or bool(self.writer.trouble)
 
     def _warn_of_position(self, key: Key | ResourceKey) -> None:

@@ -37,9 +37,9 @@ class Shortfall:
 
 
 def replaced_baselines(options: Options) -> list[Shortfall]:
-    """Return the gap of a gate whose baselines are replaced.
+    """Return the shortfall of a gate whose baselines are replaced.
 
-    Settings outside the command replace them. There is no gap otherwise.
+    Settings outside the command replace them. There is none otherwise.
     """
     refused = [printable(str(setting)) for setting in options.elsewhere if setting.refused]
     if not refused:
@@ -50,9 +50,9 @@ def replaced_baselines(options: Options) -> list[Shortfall]:
 
 
 def nothing_compared(state: "RooflineSession | None", why_no_test: str) -> list[Shortfall]:
-    """Return the gap of a run that compared nothing.
+    """Return the shortfall of a run that compared nothing.
 
-    There is no gap if it has compared something. `why_no_test` is empty where pytest ran tests.
+    There is none if it has compared something. `why_no_test` is empty where pytest ran tests.
     """
     if why_no_test:
         remedy = "Remove that option where it is set."
