@@ -129,7 +129,7 @@ def to_record(raw: object, record: type[Record], where: str) -> Record:
     """
     try:
         # The twin refuses unknown fields, which the dataclass itself would not.
-        strict: object = msgspec.convert(raw, strict_twin(record))
+        strict: object = msgspec.convert(raw, strict_twin(record))  # type: ignore[arg-type]
         return msgspec.convert(strict, record, from_attributes=True)
     except msgspec.ValidationError as error:
         raise BadFile(f"{where}: {_sentence(str(error), raw, record)}") from None

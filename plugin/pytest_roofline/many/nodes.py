@@ -10,8 +10,7 @@ from statistics import median_high
 
 from ..core.errors import BadInput
 from ..core.storage import read_bytes
-from ..core.units import count
-from ..report.words import cut
+from ..core.units import count, cut
 from .files import RunFile, is_over_several
 
 # No cluster has more nodes; a longer list is a slip of the keyboard, and would fill the memory.

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from ..core.rows import plain
-from ..core.units import count, format_percent, format_tolerance, listed, printable
+from ..core.units import count, cut, format_percent, format_tolerance, listed, printable
 from ..core.verdicts import Kind
 from ..report.tables import TextTable, render, styled
-from ..report.words import cut, tolerance_text, totals_text
+from ..report.words import tolerance_text, totals_text
 from ..stats.stats import growth
 from ..stats.verdicts import span_text
 from .files import parse_test

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from ..core.groups import group_by
-from ..core.units import count, format_percent, format_tolerance, listed, printable
+from ..core.units import count, cut, format_percent, format_tolerance, listed, printable
 from ..report.tables import TextTable, render
-from ..report.words import cut, kept_text
+from ..report.words import kept_text
 from .fleet import Fleet, HardwareCount, SlowPart
 from .history import History, HistoryChange, RunName
 from .incomplete import MEASUREMENT, IncompleteNode

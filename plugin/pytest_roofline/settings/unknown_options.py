@@ -37,7 +37,8 @@ def refuse_values(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def _words(pluginmanager: pytest.PytestPluginManager) -> Iterator[str]:
     """Yield the words of the command, of PYTEST_ADDOPTS and of `addopts`."""
-    config: pytest.Config = pluginmanager.get_plugin("pytestconfig")
+    config: pytest.Config | None = pluginmanager.get_plugin("pytestconfig")
+    assert config is not None
     yield from map(str, config.invocation_params.args)
     yield from shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     # Plugins that are handed to `pytest.main` are registered before the ini file is read; then it has no words yet.
