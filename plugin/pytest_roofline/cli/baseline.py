@@ -188,7 +188,7 @@ def _pick_runs(names: tuple[str, ...], folder: Path, choice: Choice) -> RunSelec
 
 
 def _notes(runs: Collection[Run]) -> list[str]:
-    """Return notes on runs that end inside a line, and on fake devices."""
+    """Return notes on runs that are cut or of fake devices."""
     notes = [cut_note(run.path) for run in runs if run.cut]
     if any(is_fake(run) for run in runs):
         notes.append(
@@ -341,7 +341,7 @@ def _print_changes(
 def _print_kernel_changes(
     kernels: Sequence[ExactChange], print_line: Callable[[str], None]
 ) -> None:
-    """Print the changed entries of compiled kernels as a table, then each change."""
+    """Print the changes of compiled kernels, first as a table."""
     print_line(exact_table([change.entry for change in kernels], 80, sys.stdout.isatty()))
     for line in exact_change_lines(kernels):
         print_line(line)

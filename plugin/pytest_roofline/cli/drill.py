@@ -246,7 +246,7 @@ def _mismatch(verdict: Verdict, slowdown: float, test_count: int) -> str:
 
 
 def _not_red_reason(verdict: Verdict, slowdown: float) -> str:
-    """Return why a test did not turn red, after its label and verdict.
+    """Return why a test is not red, after its label.
 
     The drill is within the tolerance, or smaller than the detectable effect (`reach`), or the verdict has its reason.
     """

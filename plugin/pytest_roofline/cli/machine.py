@@ -242,7 +242,7 @@ def _show_product(products: tuple[Product, ...], name: str, as_json: bool) -> in
 
 
 def _products_like(products: Iterable[Product], name: str) -> list[str]:
-    """Return the names of products whose family or first words are `name`."""
+    """Return the names of products that begin like `name`."""
     start = slug(name)
     return sorted(
         {
@@ -254,7 +254,7 @@ def _products_like(products: Iterable[Product], name: str) -> list[str]:
 
 
 def _product_json(product: Product) -> dict[str, object]:
-    """Return a product as JSON, with its peaks and facts in full."""
+    """Return a product as JSON, with all figures."""
     return {**to_plain(product), "peaks": _figures(product.peaks), "facts": _figures(product.facts)}
 
 

@@ -91,7 +91,7 @@ def command(
     """
 
     def decorate(function: Callable[..., int | None]) -> click.Command:
-        """Return the command that calls a function and exits with its status."""
+        """Return a command that exits with the function's status."""
 
         @functools.wraps(function)
         def run(*args: Any, **options: Any) -> None:

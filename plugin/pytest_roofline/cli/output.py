@@ -128,7 +128,7 @@ def _write_report(runs: list[Run], output: Path, *, silent: bool) -> None:
 
 
 def shipped_files() -> dict[str, bytes]:
-    """Return the content of every shipped file, by its path below DIR."""
+    """Return every shipped file, by its path below DIR."""
     files = {target: (STARTER / name).read_bytes() for name, target in TEXTS.items()}
     for path in [*_folder("perf_tests").glob("*.py"), *_folder("baselines").glob("*.json")]:
         files[f"{path.parent.name}/{path.name}"] = path.read_bytes()
@@ -236,7 +236,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 def _lines(
     folder: Path, changed_files: Mapping[str, bytes], ci: Iterable[str], total: int
 ) -> Iterator[str]:
-    """Yield the lines that `init` prints: a summary, notes, the next command.
+    """Yield the lines that `init` prints.
 
     A note is on a CI file that is not at the top of its repository.
 

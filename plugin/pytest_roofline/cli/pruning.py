@@ -41,7 +41,7 @@ def find_unused(
 def hints(
     unused_by_path: Mapping[Path, Sequence[Unused]], removes: bool
 ) -> list[tuple[Path, Flaw]]:
-    """Return a hint for each unused entry, with the path of its file."""
+    """Return a hint for each unused entry, with its file."""
     return [
         (path, _hint_of(entry, reason, removes))
         for path, entries_of_file in unused_by_path.items()

@@ -161,9 +161,9 @@ def _check_together(*, new: bool, table: bool, of: bool, by: bool, base: bool) -
 
 
 def _side(names: str, folder: Path) -> list[Path]:
-    """Return the files of one side, whose names are separated by commas.
+    """Return the files of one side.
 
-    A path that exists is not split.
+    Their names are separated by commas. A path that exists is not split.
     """
     parts = [names] if Path(names).exists() else names.split(",")
     return [Path(path) for part in parts if part for path in paths_of(part, folder)]
@@ -266,7 +266,7 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
 
 
 def _matching(run: Run, rows: Sequence[Row], test: str) -> dict[str, str]:
-    """Return the labels that match a text, each with its test id.
+    """Return the labels that match a text, with test ids.
 
     Tests whose label, id or parameter equals the text are preferred: `4MiB` does not match `2004MiB`. Otherwise the
     text is a part of the label or the id. Raise BadInput if nothing matches.

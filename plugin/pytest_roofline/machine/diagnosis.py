@@ -189,7 +189,10 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
 
 
 def _host(machine: Machine) -> Iterator[Finding]:
-    """Yield findings on the processor: its load, its clocks and its usable cores."""
+    """Yield findings on the processor.
+
+    They are on its load, its clocks and its usable cores.
+    """
     host = machine.host
     if busy_text := occupied_text(machine.cores_taken, host.usable_cores, machine.taken_by):
         yield Finding(
@@ -204,7 +207,7 @@ def _host(machine: Machine) -> Iterator[Finding]:
 
 
 def _governor(host: HostFacts) -> Iterator[Finding]:
-    """Yield a finding if the cores may change their clocks with the load."""
+    """Yield a finding if clocks may change with the load."""
     if host.governor is None:
         yield Finding(
             "unknown",

@@ -119,7 +119,7 @@ def _common(gpus: list[ExpectedGpus]) -> ExpectedGpus:
 
 
 def _expected_gpus(gpu: Gpu) -> ExpectedGpus:
-    """Return the facts of one GPU as an expectation of GPUs like it."""
+    """Return the facts of a GPU as an expectation."""
     # A driver that does not know a fact reports zero, so a zero is omitted.
     return ExpectedGpus(
         product=gpu.product,
@@ -192,7 +192,10 @@ def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Unexpected]:
 
 
 def _driver_differences(expected: Expectation, machine: Machine) -> Iterator[Unexpected]:
-    """Yield each other version of the driver; a machine without GPUs has none."""
+    """Yield each other version of the driver.
+
+    A machine without GPUs has none.
+    """
     if expected.driver is not None:
         # None, which differs from every version, stands for the driver of a machine without GPUs.
         drivers = {gpu.driver for gpu in machine.gpus} or {None}

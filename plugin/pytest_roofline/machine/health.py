@@ -154,7 +154,7 @@ def _remapping(ends: Sequence[Gpu], fact: str) -> Finding | None:
 
 
 def _power(ends: Sequence[Gpu]) -> Finding | None:
-    """Return a finding on a power limit, if it is below the default.
+    """Return a finding on a power limit below the default.
 
     `ends` are the facts of the device before and after the run.
     """
@@ -267,7 +267,7 @@ def unknown_health(gpu: Gpu | None) -> str:
 
 
 def _withheld_facts(gpu: Gpu) -> list[str]:
-    """Return the names of the facts that a device does not tell."""
+    """Return the facts that a device does not tell."""
     # A known product without rated links has none, so it withholds nothing.
     may_have_links = gpu.product not in products() or _rated_links(gpu) is not None
     is_unknown_by_name = {
@@ -311,7 +311,10 @@ _CAUSES = {
 
 
 def _shares_text(counts: Counter[str], total: int) -> str:
-    """Return the share of all blocks that each cause spoiled, the largest first."""
+    """Return the share of blocks that each cause spoiled.
+
+    The largest is first.
+    """
     return ", ".join(
         f"{cause} in {count} of {total} blocks ({count / total:.0%})"
         for cause, count in counts.most_common()

@@ -393,8 +393,9 @@ class _Checks:
     def _time_interleaved(
         self, first_call: Callable[[], object], second_call: Callable[[], object]
     ) -> tuple[float, float]:
-        """Return the seconds of two calls, the mean of two measurements of each. The order A B B A
-        cancels a steady drift.
+        """Return the seconds of two calls.
+
+        Each is the mean of two measurements. The order A B B A cancels a steady drift.
         """
         first_s, second_s, second_again_s, first_again_s = (
             self._time(call).median_s for call in (first_call, second_call, second_call, first_call)

@@ -126,7 +126,7 @@ def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path |
 
 
 def _blind_spots(device: Device, tool: Tool) -> list[str]:
-    """Return sentences on the facts that a profiler cannot record on this device."""
+    """Return sentences on what a profiler cannot record here."""
     if tool == "external":
         return [ELSEWHERE, *([HIP_NEVER_STOPS] if torch.version.hip is not None else [])]
     kind, _, _ = device.name.partition(":")
@@ -297,7 +297,7 @@ def part_names(model: nn.Module) -> Callable[[str], str]:
 
 
 def class_name(model: nn.Module) -> str:
-    """Return the name of the class of a model inside its wrappers."""
+    """Return the class of a model inside its wrappers."""
     inner, _ = _unwrap(model)
     return type(inner).__name__
 

@@ -113,7 +113,7 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
 def _missing(
     device: Device, call: FollowedCall, tracker: "Tracker", rise_bytes: int | None
 ) -> list[str]:
-    """Return the facts that the record of a call's memory lacks, in sentences."""
+    """Return sentences on facts that the record lacks."""
     kind, _, _ = device.name.partition(":")
     # No operator ran, or those that ran allocated nothing, as beside a graph that is replayed.
     has_unseen_allocations = not tracker.seen or (kind in WITH_GRAPHS and not tracker.allocated)
@@ -126,7 +126,10 @@ def _missing(
 
 
 def _tracker(device: Device) -> "Tracker":
-    """Return a tracker for a device; raise BadInput if this torch has none."""
+    """Return a tracker for a device.
+
+    BadInput is raised if this torch has none.
+    """
     try:
         from .tracker import Tracker
     except ImportError as error:
@@ -135,9 +138,9 @@ def _tracker(device: Device) -> "Tracker":
 
 
 def _measure_rise(device: Device, call: FollowedCall, tracker: "Tracker") -> int | None:
-    """Make the call, and return its rise in memory by the device's counter.
+    """Make the call, and return its rise in memory.
 
-    The tracker follows the call. The rise is None if the device has no counter.
+    The device's counter tells it. The tracker follows the call. The rise is None if the device has no counter.
     """
     outputs: list[object] = []
 

@@ -36,10 +36,10 @@ def thin_out(points: Sequence[Point], size: Callable[[Point], int]) -> tuple[Poi
 
 @contextlib.contextmanager
 def allocator_trace(device: Device, began_s: float) -> Iterator[list[AllocatorPoint]]:
-    """Yield a list that has the points of torch's allocator after the block.
+    """Yield a list for the points of torch's allocator.
 
-    Times count from `began_s`, in seconds of the system's clock, as in the trace. The list stays
-    empty for devices without a trace, and where the user records the trace already.
+    It is filled after the block. Times count from `began_s`, in seconds of the system's clock, as in the trace. The
+    list stays empty for devices without a trace, and where the user records the trace already.
     """
     points: list[AllocatorPoint] = []
     torch_place = torch_device(device)

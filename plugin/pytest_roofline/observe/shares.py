@@ -197,9 +197,9 @@ def _upward(event: "FunctionEvent | None") -> Iterator["FunctionEvent"]:
 
 
 def _names_around(event: "FunctionEvent") -> list[str]:
-    """Return the names of an operator and those around it, the outermost first.
+    """Return the operators around an operator, outermost first.
 
-    Ranges that are parts of the model are left out.
+    Its own name is the last. Ranges that are parts of the model are left out.
     """
     innermost_first = [
         operator.name

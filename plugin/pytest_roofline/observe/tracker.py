@@ -167,7 +167,9 @@ class Tracker(MemTracker):
             self._track(_MemRefType.OTH, tensor)
 
     def _count_from_the_start(self, sizes_before: dict[_MemRefType, int]) -> None:
-        """Add memory that the tracker met only now to the peaks so far. `sizes_before` are those before it was met.
+        """Add memory that was met now to earlier peaks.
+
+        `sizes_before` are those before it was met.
 
         It was there before the call, so it was there at the peak and in every phase.
         """

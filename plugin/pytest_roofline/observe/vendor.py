@@ -75,9 +75,9 @@ Form = Callable[[dict[str, str]], Line | None]
 
 
 def read_tables(text: str, source: str) -> list[list[Line]]:
-    """Return every table of kernels, copies, sizes or ranges in a text.
+    """Return every table of a profiler's text.
 
-    The text is a profiler's output. Other tables in it are skipped.
+    They are tables of kernels, copies, sizes or ranges. Other tables in it are skipped.
 
     Args:
         text: of the file.

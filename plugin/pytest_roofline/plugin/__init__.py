@@ -81,7 +81,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Register the hooks of the plugin, and refuse values of its flags."""
+    """Register the plugin's hooks, and refuse values of flags."""
     pluginmanager.add_hookspecs(Hooks)
     pluginmanager.register(GateOfCommand())
     refuse_values(pluginmanager)
@@ -214,6 +214,6 @@ def _lacks_torch(report: pytest.CollectReport | pytest.TestReport, rootpath: Pat
 
 
 def _uses_roofline(item: pytest.Item) -> bool:
-    """Return whether a test has a fixture or the marker of this plugin."""
+    """Return whether a test has our fixture or marker."""
     has_fixture = not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ()))
     return has_fixture or item.get_closest_marker(MARKER) is not None

@@ -48,7 +48,7 @@ class Bridge:
     def pytest_fixture_setup(
         self, fixturedef: "pytest.FixtureDef[Any]", request: pytest.FixtureRequest
     ) -> None:
-        """Keep the request of our fixture, and the test that uses theirs."""
+        """Keep our fixture's request, and their fixture's test."""
         if fixturedef.argname == FIXTURE:
             self._request = request
         elif fixturedef.argname == THEIRS:
@@ -185,7 +185,7 @@ class AmongBenchmarks:
 
 
 def bridge_of(state: "RooflineSession") -> Bridge | None:
-    """Return the bridge of a run, which gives its times to pytest-benchmark too.
+    """Return the bridge to pytest-benchmark, if it is asked.
 
     It is None unless the options ask for pytest-benchmark's times.
     """

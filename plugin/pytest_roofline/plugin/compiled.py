@@ -75,7 +75,7 @@ class CompiledKernels(ResultKind):
                 self._put(compiled_row(resources, self._verdict_on(resources)))
 
     def _verdict_on(self, resources: Resources) -> ExactVerdict:
-        """Return the verdict on a kernel against its entry in the baseline."""
+        """Return the verdict on a kernel against its entry."""
         kernel = KernelRecord(entry_of(resources, {}), "", resources.slack, resources.unread)
         exact = judge_exact(kernel, *self._baseline.find(resources.key))
         return replace(exact, test_id=resources.test_id, label=resources.label)
@@ -97,7 +97,7 @@ class CompiledKernels(ResultKind):
         return properties(self.of(test_id))
 
     def notes(self) -> list[str]:
-        """Return the lines on differences that fail no test, and on unread figures."""
+        """Return the lines on harmless differences, and unread figures."""
         return difference_lines(self.rows)
 
     def against(self, comparator: "Comparator", benchmarks: Collection[str]) -> str:
@@ -113,7 +113,7 @@ class CompiledKernels(ResultKind):
         )
 
     def missed(self, test_id: str, benchmark: str, parameters: Mapping[str, object]) -> list[str]:
-        """Return the kernels of the baseline that a test has not compiled."""
+        """Return the baseline's kernels that a test did not compile."""
         compiled = {resources.key.identity for resources in self._pending.get(test_id, [])}
         keys = self._baseline.of(benchmark, parameters)
         return [key.label for key in keys if key.identity not in compiled]

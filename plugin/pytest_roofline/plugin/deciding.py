@@ -61,7 +61,7 @@ class Deciding:
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> bool | None:
-        """Run a measuring test, and defer its report if its verdict is open.
+        """Run a measuring test, and defer an open report.
 
         All other tests are left to pytest.
         """
@@ -211,7 +211,7 @@ class Deciding:
         )
 
     def _most_rounds(self, test_ids: Sequence[str]) -> int:
-        """Return the largest number of processes that one of these tests may have."""
+        """Return the most processes that these tests may have."""
         timed = self.state.timed
         limits = (timed.most_rounds(row) for test_id in test_ids for row in timed.of(test_id))
         return max(self.state.options.recording, *limits, 0)
@@ -219,7 +219,10 @@ class Deciding:
     def run_round(
         self, rounds: Rounds, number: int, test_ids: Sequence[str], deadline: float | None
     ) -> None:
-        """Run tests once more, and judge the results, however the round ends."""
+        """Run tests once more, and judge the results.
+
+        They are judged however the round ends.
+        """
         self.measure_canaries()
         self.make_room()
         # Tests that measure programs run again in this pytest, all others in a process of their own.
@@ -249,7 +252,10 @@ class Deciding:
         self.state.under_test.device.release()
 
     def issue_all(self) -> None:
-        """Report every test whose report is still deferred, with its last verdict."""
+        """Report every test whose report is still deferred.
+
+        It has its last verdict.
+        """
         if self.deferred_reports:
             still_open = {*self.open_tests()}
             self.state.timed.end_rounds(still_open, cut=self.is_cut)
@@ -284,6 +290,6 @@ class Deciding:
 
 
 def _tests(test_ids: Sequence[str]) -> str:
-    """Return the number of tests with the first names: `2 tests (a, b)`."""
+    """Return tests in short: `2 tests (a, b)`."""
     names = [test_id.rpartition("::")[2] for test_id in test_ids]
     return f"{count(len(names), 'test')} ({listed(names, 3)})"

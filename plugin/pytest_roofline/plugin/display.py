@@ -75,7 +75,7 @@ def header_lines(session: "RooflineSession") -> list[str]:
 
 
 def _device_facts(session: "RooflineSession") -> list[str]:
-    """Return the device with its memory, and the versions of driver and torch."""
+    """Return the device, its memory, driver and torch."""
     under_test, device = session.under_test, session.under_test.environment.device
     software = under_test.environment.software
     memory = (
@@ -88,7 +88,10 @@ def _device_facts(session: "RooflineSession") -> list[str]:
 
 
 def _plan_line(session: "RooflineSession") -> str:
-    """Return the line on the planned tests: their number, time, tier and tolerances."""
+    """Return the line on the planned tests.
+
+    It has their number, time, tier and tolerances.
+    """
     # Tests that will be skipped for lack of a device do not count.
     plans = [plan for plan in session.planned.values() if session.unmet(plan.marks.needs) is None]
     seconds = sum(plan.marks.budget or session.options.budget_s for plan in plans)
@@ -145,7 +148,10 @@ def _against(session: "RooflineSession") -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Return seconds as text, in minutes from 90 on: `89 s`, `2 min`."""
+    """Return seconds as text: `89 s`, `2 min`.
+
+    They are in minutes from 90 on.
+    """
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
@@ -237,7 +243,10 @@ def _lines_below(session: "RooflineSession", width: int) -> list[str]:
 
 
 def _closing(session: "RooflineSession", reds: Reds, status: int) -> list[str]:
-    """Return why tests are red or undecided, and the sentence on the run."""
+    """Return the reasons, and the sentence on the run.
+
+    They say why tests are red or undecided.
+    """
     verbosity, rows = session.config.get_verbosity(), session.rows
     closing = closing_lines(
         rows,
@@ -272,7 +281,10 @@ def prints_failures(config: pytest.Config) -> bool:
 
 
 def _new_settings(session: "RooflineSession") -> list[str]:
-    """Return a gate's outside settings that changed since its last green run."""
+    """Return a gate's outside settings that are new.
+
+    They changed since its last green run.
+    """
     if not session.options.gate:
         return []
     before = settings_of_last_green(session.options.folder, session.writer.path)
@@ -281,7 +293,10 @@ def _new_settings(session: "RooflineSession") -> list[str]:
 
 
 def wrap_failures(session: "RooflineSession", reporter: Any) -> None:
-    """Wrap the lines of our failures for the terminal, before pytest prints them. Files keep the whole lines."""
+    """Wrap the lines of our failures for the terminal.
+
+    pytest prints them later. Files keep the whole lines.
+    """
     for report in reporter.getreports("failed"):
         # The items that this plugin adds, such as `roofline gate`, are in no file and have no `::`.
         is_ours = report.nodeid in session.planned or "::" not in report.nodeid
@@ -312,7 +327,7 @@ def _tables(session: "RooflineSession", width: int, colour: bool) -> list[str]:
 
 
 def _legend(session: "RooflineSession") -> list[str]:
-    """Return the meaning of the columns, before the first table of a user.
+    """Return the meaning of the columns, once for a user.
 
     A file in the folder of runs marks that it was shown.
     """
@@ -328,7 +343,7 @@ def _legend(session: "RooflineSession") -> list[str]:
 
 
 def _details(session: "RooflineSession", width: int) -> list[str]:
-    """Return the lines on how the numbers were measured, beside the verdicts."""
+    """Return the lines on how the numbers were measured."""
     rows = session.timed.rows
     lines = [
         roofline_note(rows),
@@ -394,7 +409,10 @@ def _explanations(session: "RooflineSession") -> list[str]:
 
 
 def _busy_lines(session: "RooflineSession") -> list[str]:
-    """Return a line on who keeps the machine busy, if a result suffered."""
+    """Return a line on who keeps the machine busy.
+
+    There is one if a result suffered.
+    """
     rows = session.timed.rows
     busy_count = sum(row.verdict == Kind.INVALID and for_neighbours(row.reason) for row in rows)
     if not busy_count or any(map(for_neighbours, session.refusals)):

@@ -83,7 +83,7 @@ class ExhaustedMemory(ResultKind):
         return failure_message(_record_of(row), where)
 
     def properties(self, test_id: str) -> list[tuple[str, str]]:
-        """Return the word and the sizes of a test as name and text."""
+        """Return a test's word and sizes as name and text."""
         return out_of_memory_properties(self._records(test_id))
 
     def notes(self) -> list[str]:

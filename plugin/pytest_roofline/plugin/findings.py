@@ -192,10 +192,10 @@ def _follow_call(
     timed: Timed,
     empty: MemoryUse,
 ) -> MemoryUse:
-    """Return the memory use of a call, as `empty` with its figures.
+    """Return the memory use of a call.
 
-    Its arguments are made here, into the list `arguments` that the call reads. They are freed in any case, and so are
-    the caches of the device.
+    It is `empty` with figures. Its arguments are made here, into the list `arguments` that the call reads. They are
+    freed in any case, and so are the caches of the device.
     """
     require("observe")
     from ..observe.memory_use import follow

@@ -368,7 +368,10 @@ class Roofline(Findings):
         tolerance: float | None = None,
         **settings: Any,
     ) -> Request:
-        """Return a request, with defaults from the marker, then from the run."""
+        """Return a request with defaults.
+
+        They come from the marker, then from the run.
+        """
         chosen_tolerance = positive("tolerance", tolerance) or self._test.marks.tolerance
         has_reason = self._test.marks.tolerance_reason is not None
         refuse_wide(chosen_tolerance, is_deliberate=has_reason, remedy=WIDE_MARK)

@@ -100,7 +100,7 @@ def look(state: "RooflineSession", *, at_the_end: bool = False) -> list[Finding]
         raise pytest.UsageError(str(error)) from None
 
     def rate(gpu: Gpu | None) -> Gpu | None:
-        """Return a GPU's state, rated by the node's expectation if there is one."""
+        """Return a GPU's state, rated by the expectation if any."""
         return gpu if gpu is None or expectation is None else rated_by(expectation, gpu)
 
     # The states before the first test, and after the last.
@@ -144,7 +144,10 @@ class Gate(Closing):
         self._options, self._state, self._gaps = options, state, gaps
 
     def runtest(self) -> None:
-        """Fail with the gaps of the gate, or note them in shadow mode."""
+        """Fail with the gaps of the gate.
+
+        In shadow mode they are noted.
+        """
         gap_texts = "; ".join(gap.text for gap in self._gaps)
         if self._state is not None:
             self._state.note_outcome(
@@ -191,7 +194,10 @@ class Gatekeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Refuse options that keep a gate from measuring, also those of a conftest.py."""
+        """Refuse options that keep a gate from measuring.
+
+        A conftest.py may have set some.
+        """
         refuse_no_verdict(session.config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -245,7 +251,10 @@ class Gatekeeper:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, object, object]:
-        """Note the end status of the run, and turn a green `pytest.exit` red."""
+        """Note the end status, and turn a green exit red.
+
+        That is an exit by `pytest.exit`.
+        """
         try:
             result = yield
         except pytest.exit.Exception as error:
@@ -300,9 +309,9 @@ class Gatekeeper:
 
 
 def fail_together(session: pytest.Session, state: "RooflineSession") -> None:
-    """Fail a run if all tests together are slower beyond the tolerance.
+    """Fail a run if all tests together are slower.
 
-    Nothing happens where they are not, although single tests may be.
+    They are slower beyond the tolerance. Nothing happens where they are not, although single tests may be.
     """
     shared = state.timed.shared
     verdict = shared.regressed if shared is not None else None
@@ -318,7 +327,7 @@ def fail_together(session: pytest.Session, state: "RooflineSession") -> None:
 
 
 def _repeat_measuring(session: pytest.Session, state: "RooflineSession") -> None:
-    """Let pytest's `--lf` run every measuring test again, since all together failed."""
+    """Let pytest's `--lf` run every measuring test again."""
     measured_ids = {row.test for row in state.timed.rows}
     _last_failed(session.config).update(
         {item.nodeid: True for item in session.items if encodable(item.nodeid) in measured_ids}

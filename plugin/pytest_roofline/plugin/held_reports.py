@@ -76,7 +76,10 @@ def run(
 def _phases(
     state: "RooflineSession", item: Any, nextitem: pytest.Item | None
 ) -> DeferredReport | None:
-    """Run the phases of a test; return its deferred report, if any."""
+    """Run the phases of a test.
+
+    Return its deferred report, if any.
+    """
     # This is pytest's own `runtestprotocol`, which has no hook between the call and its report.
     has_request = hasattr(item, "_request")
     if has_request and not item._request:
@@ -160,7 +163,7 @@ def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
 
 
 def publish(state: "RooflineSession", item: pytest.Item) -> BaseException | None:
-    """Attach a test's figures to its report, and return its failure, if any."""
+    """Attach a test's figures, and return its failure, if any."""
     test_id = test_id_of(item)
     # The figures of an earlier attempt of a rerun are dropped; what others attached stays.
     other_properties = [
@@ -284,7 +287,7 @@ def _skip_reason(report: pytest.TestReport) -> str:
 
 
 def end_reason(report: pytest.TestReport) -> str:
-    """Return why a test failed or was skipped, else an empty text.
+    """Return why a test failed or was skipped, if so.
 
     An expected failure has the reason of its mark.
     """

@@ -32,7 +32,7 @@ from .terminal import tell
 
 
 def measure(test: CurrentTest, request: Request) -> Measurement:
-    """Measure a request on the run's device or on several, and record it.
+    """Measure a request on one or several devices.
 
     Without room for a rotation of buffers the test ends as one that lacks hardware.
     """
@@ -303,7 +303,10 @@ class Siblings:
         return busy_text(first.device) or busy_text(last.device)
 
     def _open(self, names: tuple[str, ...]) -> _Sibling:
-        """Open the devices of these names as one sibling, each device once."""
+        """Open the devices of these names as one sibling.
+
+        Each is opened once.
+        """
         under_test, test = self._session.under_test, self._test
 
         def open_part(name: str) -> Device:
@@ -403,7 +406,7 @@ class Siblings:
         return key_for(self._test, replace(self._request, name=sibling.name), sibling.hardware)
 
     def _write(self, siblings: Sequence[_Sibling], busy: str, invalid: str) -> list[Measurement]:
-        """Record a measurement of each sibling that gave samples, and return all.
+        """Record a measurement of each sibling with samples.
 
         Only one of the run's own hardware has a roofline. `busy` names the devices that were busy before, and `invalid`
         is why the measurements are no results; empty if they are.

@@ -184,7 +184,10 @@ class Judge:
         )
 
     def _policy(self, measurement: Measurement, reference: Reference | None) -> Policy:
-        """Return how a measurement is judged: its tolerance, prior and interim analyses."""
+        """Return how a measurement is judged.
+
+        That is its tolerance, its prior and its interim analyses.
+        """
         key, under_test = measurement.key, self._under_test
         analyses = self.analyses_of(measurement.test_id, key, reference)
         return policy_of(

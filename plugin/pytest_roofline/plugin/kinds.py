@@ -211,6 +211,9 @@ def _verdict_of(row: Row) -> Any:
 
 
 def _identity(row: Row) -> object:
-    """Return what identifies a row: its key, else its test and name."""
+    """Return what identifies a row.
+
+    It is its key, else its test and name.
+    """
     key = row.resources.key if row.resources is not None else row.key
     return key.identity if key is not None else (row.test, row.name)

@@ -63,7 +63,7 @@ class Launcher:
 
     @property
     def _worth_starting(self) -> float:
-        """The most ranks that a pool starts at once for later tests too.
+        """The most ranks that a pool starts for later tests.
 
         On processors, ranks share the cores, and idle ones would disturb the others.
         """

@@ -24,7 +24,7 @@ from ..settings.parsing import boot_timeout_of, run_folder
 
 
 def follow_or_lead(config: pytest.Config) -> int | None:
-    """Serve rank 0 as another rank, or lead the launch as rank 0.
+    """Serve rank 0, or lead the launch as rank 0.
 
     Returns:
         The exit status of a process that served rank 0; None where pytest goes on here.

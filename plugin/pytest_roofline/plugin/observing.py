@@ -76,7 +76,7 @@ _UNKNOWN_STATE = _MemoryState(None, None)
 
 @contextlib.contextmanager
 def watch_memory(session: "RooflineSession", item: pytest.Item) -> Iterator[None]:
-    """Limit memory if need be, and keep its state if it runs out.
+    """Limit memory, and keep its state if it runs out.
 
     This context is around the body of a test.
     """
@@ -91,10 +91,10 @@ def watch_memory(session: "RooflineSession", item: pytest.Item) -> Iterator[None
 def _limit(
     session: "RooflineSession", item: pytest.Item
 ) -> contextlib.AbstractContextManager[object]:
-    """Return a context that limits the memory of a CPU test with `oom="record"`.
+    """Return a limit of the memory of a CPU test.
 
-    Without a limit the kernel would kill the whole run. Other tests have no limit: an accelerator refuses an
-    allocation by itself, and ranks are processes of their own.
+    It is for a test with `oom="record"`. Without a limit the kernel would kill the whole run. Other tests have no
+    limit: an accelerator refuses an allocation by itself, and ranks are processes of their own.
     """
     has_mark = session.planned[item.nodeid].marks.oom is not None
     on_cpu = session.under_test.environment.device.type == "cpu"
@@ -196,9 +196,9 @@ def _record(
 def _with_lost_results(
     session: "RooflineSession", record: OutOfMemory, place: MemoryPhase | None
 ) -> OutOfMemory:
-    """Return a record with the baseline's results that the test now lacks.
+    """Return a record with what the test now lacks.
 
-    Times that it measured before memory ran out are not among them.
+    These are the baseline's results. Times that it measured before memory ran out are not among them.
     """
     under_test = session.under_test
     # The call that ran out of memory may have a partial measurement, which does not count.
@@ -251,11 +251,11 @@ REPLACED = (
 
 
 def profiled_labels(session: "RooflineSession") -> set[str]:
-    """Return the label of measurements under a profiler, or after one, if any.
+    """Return the label of profiled measurements, if any.
 
-    Kineto leaves CUPTI attached after a profile, which slows launches down by 10 to 20 % (pytorch#146604). To detach it
-    (`TEARDOWN_CUPTI`) breaks the graphs that measurements replay. So all later measurements have the label, and are no
-    results.
+    Those after a profile have it too. Kineto leaves CUPTI attached after a profile, which slows launches down by 10 to
+    20 % (pytorch#146604). To detach it (`TEARDOWN_CUPTI`) breaks the graphs that measurements replay. So all later
+    measurements have the label, and are no results.
     """
     return {PROFILED} if session.run_notes.watched or attached_profiler(os.environ) else set()
 
@@ -316,7 +316,10 @@ def take_profile(
 def _warn_without_profile(
     session: "RooflineSession", measurement: Measurement, error: Exception
 ) -> None:
-    """Warn that a profile failed; a foreign error is named by its type."""
+    """Warn that a profile failed.
+
+    A foreign error is named by its type.
+    """
     reason = str(error) if isinstance(error, RooflineError) else f"{type(error).__name__}: {error}"
     session.run_notes.warn(
         printable(f"no profile of {measurement.label}: {encodable(reason)[:LONGEST_WORDS]}")

@@ -36,7 +36,7 @@ class PeakMemory(ResultKind):
         return not words.isdisjoint(self._fail_on)
 
     def reds(self, test_id: str) -> list[Row]:
-        """Return the rows of a test's times that are red by their memory."""
+        """Return the rows of a test that are red by memory."""
         return [row for row in self._times.of(test_id) if self.fails(row)]
 
     def is_final(self, row: Row) -> bool:

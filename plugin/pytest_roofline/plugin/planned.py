@@ -48,7 +48,10 @@ WIDE_MARK = "give a reason: @pytest.mark.roofline(tolerance_reason=…)"
 
 
 def read_marks(item: pytest.Item) -> Marks:
-    """Return the checked values of a test's markers; the nearest marker wins."""
+    """Return the checked values of a test's markers.
+
+    The nearest marker wins.
+    """
     merged: dict[str, Any] = {}
     for mark in reversed(list(item.iter_markers(MARKER))):
         unknown = sorted(set(mark.kwargs) - set(MARKER_KEYWORDS))
@@ -90,7 +93,7 @@ def _checked_marks(item: pytest.Item, merged: Mapping[str, Any]) -> Marks:
 
 
 def _is_positive(value: object) -> bool:
-    """Return whether a value is a finite number above zero, and no bool."""
+    """Return whether a value is a finite positive number."""
     return (
         isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
     )
@@ -193,9 +196,9 @@ clash_key: pytest.StashKey[str] = pytest.StashKey()
 
 
 def mark_clashes(planned: Sequence[Planned]) -> None:
-    """Mark tests that share a benchmark and parameters, so that they fail.
+    """Mark tests with the same benchmark and parameters.
 
-    Their baselines would mix; the other tests of the session run.
+    They will fail, since their baselines would mix; the other tests of the session run.
     """
     # The first test of each benchmark and parameters.
     firsts: dict[tuple[str, str], Planned] = {}
@@ -238,9 +241,10 @@ def world_size_of(item: pytest.Item, marks: Marks) -> int | None:
 
 
 def by_world(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Group tests by world: those without ranks first, those with MPI last.
+    """Group tests by world.
 
-    Otherwise tests and worlds keep the order in which they were collected.
+    Those without ranks come first, those with MPI last. Otherwise tests and worlds keep the order in which they were
+    collected.
     """
     groups: dict[tuple[bool, int | None] | None, list[pytest.Item]] = {None: []}
     for item in items:
@@ -330,7 +334,10 @@ def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str,
 
 
 def _tier_sentence(tier: str, left_out_count: int, tiers: Collection[str]) -> str:
-    """Return why a run measures nothing: all selected tests are of higher tiers."""
+    """Return why a run measures nothing.
+
+    All selected tests are of higher tiers.
+    """
     lowest_tier = min(tiers, key=TIERS.index)
     return (
         f"this run measures tier {tier}, but the command selects {count(left_out_count, 'test')} of tier "
@@ -339,7 +346,10 @@ def _tier_sentence(tier: str, left_out_count: int, tiers: Collection[str]) -> st
 
 
 def _entries(folders: Sequence[Path]) -> Entries:
-    """Return all entries of the baselines; a bad file is a usage error."""
+    """Return all entries of the baselines.
+
+    A bad file is a usage error.
+    """
     try:
         return all_entries(folders)
     except RooflineError as error:
@@ -347,14 +357,14 @@ def _entries(folders: Sequence[Path]) -> Entries:
 
 
 def _is_named(config: pytest.Config, item: pytest.Item) -> bool:
-    """Return whether the command line names this very test with its parameters."""
+    """Return whether the command names this very test."""
     _, _, function = item.nodeid.partition("::")
     named_functions = {str(argument).partition("::")[2] for argument in config.args}
     return "[" in function and function in named_functions
 
 
 def _has_threshold(planned: Planned | None, entries: Entries) -> bool:
-    """Return whether a threshold that gates names a test with its parameters.
+    """Return whether a gating threshold names a test.
 
     One without parameters holds for all tests of a benchmark, and keeps none of them.
     """

@@ -50,7 +50,9 @@ class CurrentTest:
         return self.planned.label + (f".{name}" if name else "")
 
     def unique_name(self, kind: str, name: str | None) -> str:
-        """Return the name of a measurement or another finding, as files have it.
+        """Return the name of a finding, as files have it.
+
+        A finding is a measurement or a figure, for example.
 
         Raises:
             BadInput: the name is no text, or the test has another finding of the kind with that name.

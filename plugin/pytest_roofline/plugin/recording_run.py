@@ -131,12 +131,14 @@ def refusal_line(
 
 
 def busy_now() -> str:
-    """Watch the machine for a second, and return who keeps its cores busy."""
+    """Return who keeps the cores busy, after a second."""
     return cpu.neighbours_now() or "other processes kept the cores of this machine busy"
 
 
 def write_baselines(state: "RooflineSession", status: int) -> None:
-    """Write a recording into the baselines, and keep its outcome in the state.
+    """Write a recording into the baselines.
+
+    Its outcome is kept in the state.
 
     Args:
         state: of the run; without `--roofline-record`, or where nothing is fit, nothing happens.
@@ -156,7 +158,10 @@ def write_baselines(state: "RooflineSession", status: int) -> None:
 
 
 def is_lacking(state: "RooflineSession") -> bool:
-    """Return whether a recording lacks a test or kept an old entry."""
+    """Return whether a recording lacks something.
+
+    It lacks a test, or kept an old entry.
+    """
     if state.recording is None:
         return False
     return bool(state.recording.slower) or not _expected_tests(state) <= state.recording.tests
@@ -215,7 +220,7 @@ def name_recorded(recording: Recording, rows: Sequence[Row]) -> list[Row]:
 
 
 def _text(refusal: Refusal) -> str:
-    """Return why a result was not recorded, as text for the terminal."""
+    """Return why a result was not recorded."""
     return printable(refusal.why)
 
 
@@ -239,7 +244,10 @@ def _expected_tests(state: "RooflineSession") -> set[str]:
 
 
 def _silent_tests(state: "RooflineSession", recording: Recording) -> Iterator[str]:
-    """Yield a line for each unrecorded test that no other line mentions."""
+    """Yield a line for each silent unrecorded test.
+
+    No other line mentions it.
+    """
     refusals = {refusal.test_id for refusal in (*recording.refusals, *recording.slower)}
     for test_id in sorted(_expected_tests(state) - recording.tests - refusals):
         outcome = state.outcomes.get(test_id)
@@ -283,7 +291,7 @@ class Recorder:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, object, object]:
-        """Replace the exit status 0 of a recording that measured nothing by 1."""
+        """Turn status 0 of an empty recording into 1."""
         if exitstatus == pytest.ExitCode.OK and self._is_empty(session.config):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return (yield)

@@ -116,7 +116,10 @@ def _read(writer: RunWriter) -> tuple[Run, list[Row]]:
 
 
 def place_of(item: pytest.Item, config: pytest.Config) -> Place | None:
-    """Return a test's file and line in the repository; None outside of it."""
+    """Return a test's file and line in the repository.
+
+    It is None outside of it.
+    """
     file, line, _ = item.location
     root = Path(os.environ.get("GITHUB_WORKSPACE") or config.rootpath).resolve()
     path = (config.rootpath / file).resolve()

@@ -40,10 +40,11 @@ class Rooflines:
     def ceiling(
         self, work: Work, metric: str, hardware: HardwareKey | None = None
     ) -> Ceiling | None:
-        """Return the roofline of a metric: the datasheet's, else a measured one.
+        """Return the roofline of a metric.
 
-        The measured one of a CPU's traffic is the triad. That of FLOP/s is a matrix product in the type that the metric
-        names. Where `hardware` has several devices, the roofline is that of their link. It is None where none is known.
+        It is the datasheet's, else a measured one. The measured one of a CPU's traffic is the triad. That of FLOP/s is
+        a matrix product in the type that the metric names. Where `hardware` has several devices, the roofline is that
+        of their link. It is None where none is known.
         """
         if hardware is not None and hardware.devices not in (None, 1):
             return link_ceiling(product_of(self.environment.device), hardware, metric)
@@ -59,7 +60,7 @@ class Rooflines:
         return None
 
     def beyond_belief(self, work: Work, seconds: float) -> str:
-        """Return why work cannot be done so fast, else an empty text.
+        """Return why work cannot be so fast, if so.
 
         The limits of an accelerator are those of its datasheet. Those of a CPU are measured, but only where a rate
         looks impossible.
@@ -77,9 +78,9 @@ class Rooflines:
         return ""
 
     def _bounds_of_cpu(self, bytes_per_s: float, flops_per_s: float) -> list[Ceiling]:
-        """Return the measured limits of a CPU for the rates that look impossible.
+        """Return the limits of a CPU for impossible rates.
 
-        To measure takes time, so a rate that the fastest processors reach is not checked.
+        They are measured. To measure takes time, so a rate that the fastest processors reach is not checked.
         """
         cores = self.environment.host.usable_cores
         bounds = []
@@ -93,7 +94,10 @@ class Rooflines:
         return bounds
 
     def _product(self, metric: str) -> Ceiling | None:
-        """Return the rate of a matrix product in the metric's type, measured once."""
+        """Return the rate of a matrix product, measured once.
+
+        It is in the type of the metric.
+        """
         if metric in self._products:
             return self._products[metric]
         from ..engine.ceiling import measure_product

@@ -105,7 +105,10 @@ class Rounds:
             ]
 
     def repeat(self, number: int, items: Sequence[pytest.Item], deadline: float | None) -> None:
-        """Run tests of programs once more in this pytest, with their fixtures."""
+        """Run tests of programs once more in this pytest.
+
+        They keep their fixtures.
+        """
         with self._state.repeating(number):
             for place, item in enumerate(items):
                 if deadline is not None and time.monotonic() > deadline:
@@ -162,7 +165,10 @@ class Rounds:
     def _child(
         self, folder: Path, number: int, test_ids: Sequence[str], deadline: float | None
     ) -> ChildEnd:
-        """Run the process of a round, with this command line; return its end."""
+        """Run the process of a round, and return its end.
+
+        It has this command line.
+        """
         config = self._state.config
         # The other processes of a launch, which serve the child in the meantime.
         attached = config.stash.get(attached_key, None)
@@ -245,7 +251,7 @@ class Rounds:
             self._state.writer.write(calibration)
 
     def _note_outcome(self, outcome: Outcome, number: int) -> None:
-        """Note a test that was skipped or failed for itself in a round."""
+        """Note a test that a round skipped or failed."""
         if outcome.outcome == "skipped":
             text = f"the test was skipped in round {number}: {outcome.reason}"
             self._note_lost_round(outcome.test_id, text)
@@ -271,7 +277,7 @@ class Rounds:
 
 
 def why_no_rounds(state: "RooflineSession") -> str:
-    """Return why this run cannot have further rounds, else an empty text.
+    """Return why this run cannot have further rounds, if so.
 
     A round is a further process, which a GPU in the compute mode of a single process refuses.
     """
@@ -291,10 +297,10 @@ def why_no_rounds(state: "RooflineSession") -> str:
 
 
 def may_fork(state: "RooflineSession") -> bool:
-    """Return whether rounds may be forked: on a processor, without attached ranks.
+    """Return whether rounds may be forked.
 
-    The state of an accelerator's library does not survive a fork. Attached ranks are handed to a fresh process as open
-    files, which a fork from another process does not inherit.
+    They may on a processor, without attached ranks. The state of an accelerator's library does not survive a fork.
+    Attached ranks are handed to a fresh process as open files, which a fork from another process does not inherit.
     """
     on_processor = state.under_test.environment.device.type == "cpu"
     return on_processor and attached_key not in state.config.stash

@@ -312,7 +312,7 @@ class Running:
             self.finish(session, exitstatus)
 
     def finish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the baselines, the end of the run file, and the reports.
+        """Write the baselines, the run's end, and the reports.
 
         Status 0 becomes 1 where one of them could not be written, or a test was not recorded.
         """
@@ -346,7 +346,7 @@ class Running:
             self.summarise(terminalreporter, int(exitstatus))
 
     def summarise(self, terminalreporter: Any, status: int) -> None:
-        """Print our section of the summary, and the annotations of a CI job."""
+        """Print our summary, and a CI job's annotations."""
         if not self.state.opened or self.state.stayed_busy:
             return
         terminalreporter.section("roofline")
@@ -364,7 +364,7 @@ def _markup(line: str) -> dict[str, bool]:
 
 
 def _status_word(state: RooflineSession, item: pytest.Item) -> str:
-    """Return the text behind PASSED in a verbose run: `1511 GB/s +0.2 %`."""
+    """Return the text behind PASSED: `1511 GB/s +0.2 %`."""
     test_id = test_id_of(item)
     return "; ".join(word for kind in state.kinds for word in kind.words(test_id))
 

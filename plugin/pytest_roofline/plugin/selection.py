@@ -39,7 +39,7 @@ class Selection:
     """The tests that a run selects, of those that it would collect."""
 
     def __init__(self, config: pytest.Config, tier: str) -> None:
-        """Read from pytest's options, and the run's tier, which tests the command selects."""
+        """Read which tests the command selects."""
         self._root, self._tier = config.rootpath, tier
         self._matches_name = _expression(config, "keyword")
         self._matches_marks = _expression(config, "markexpr")
@@ -107,7 +107,7 @@ class _Place:
     function: str
 
     def holds(self, file: Path, function: str) -> bool:
-        """Return whether pytest collects a function of a file by this argument."""
+        """Return whether this argument selects a function of a file."""
         # `a.py::test_x` names all parameters of the function, and `a.py::TestX` all functions of the class.
         is_named = not self.function or f"{function}[".startswith(
             (f"{self.function}[", f"{self.function}::")
@@ -128,7 +128,10 @@ def _places(config: pytest.Config, arguments: Sequence[str]) -> list[_Place]:
 
 
 def _path_of_module(folder: Path, name: str) -> str:
-    """Return the path of a module, else its name, which is a path."""
+    """Return the path of a module, else its name.
+
+    The name is a path then.
+    """
     try:
         spec = importlib.util.find_spec(name)
     except (AttributeError, ImportError, ValueError):
@@ -154,7 +157,7 @@ def _list(config: pytest.Config, option: str) -> list[str]:
 
 
 def _resolve(folder: Path, path: object) -> Path:
-    """Return the absolute path, without links, of a path from a folder."""
+    """Return the absolute path, without links, of a path."""
     return (folder / str(path)).resolve()
 
 

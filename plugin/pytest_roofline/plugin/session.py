@@ -194,7 +194,10 @@ class RooflineSession:
 
     @contextlib.contextmanager
     def repeating(self, number: int) -> Iterator[None]:
-        """Count what is measured within this block as another process, in round `number`."""
+        """Count this block's measurements as another process.
+
+        It is that of round `number`.
+        """
         own_process = self.process
         self.process, self.repetition = uuid.uuid4().hex, number
         try:
@@ -321,7 +324,10 @@ class RooflineSession:
         return "a report" if self.reports.broken else ""
 
     def close(self, exit_status: int) -> None:
-        """Settle all verdicts, which depend on each other, and end the run file."""
+        """Settle all verdicts, and end the run file.
+
+        Verdicts depend on each other.
+        """
         for kind in self.kinds:
             kind.abandon()
             if self.round is None:

@@ -127,7 +127,10 @@ def shortfalls(
 
 
 def _silent_tests(state: "RooflineSession") -> Iterator[str]:
-    """Yield the names of tests that passed, or never ran, and recorded nothing."""
+    """Yield the names of tests that recorded nothing.
+
+    They passed, or never ran.
+    """
     recorded = {note.test_id for note in state.run_notes.notes} | {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
         outcome = state.outcomes.get(encodable(test_id))
@@ -181,7 +184,7 @@ def missing_entries(state: "RooflineSession") -> list[Entry | ExactEntry]:
 
 
 def unknown_tests(missing: Sequence[Entry | ExactEntry], coverage: "Coverage") -> str:
-    """Return a sentence on the missing entries that do not name their test.
+    """Return a sentence on entries that name no test.
 
     Without the test nobody can tell whether the run selects them. The text is empty if there are none.
     """
@@ -225,7 +228,7 @@ class Coverage:
         )
 
     def why(self, entry: Entry | ExactEntry) -> str:
-        """Return why the run, which selects an entry's test, did not measure it.
+        """Return why a selected entry was not measured.
 
         The text is empty if the run does not select that test.
         """
@@ -251,7 +254,7 @@ class Coverage:
         )
 
     def is_unknown(self, entry: Entry | ExactEntry) -> bool:
-        """Return whether nobody can tell if a run selects an entry's test.
+        """Return whether nobody can tell if an entry is selected.
 
         Such an entry does not name its test.
         """
@@ -263,7 +266,7 @@ class Coverage:
         return isinstance(entry, Entry)
 
     def _why_by_name(self, name: str, parameters: str) -> str:
-        """Return why an entry was missed, by the names of tests alone.
+        """Return why an entry was missed, by names alone.
 
         It is for entries that do not name their test. The text is empty if nothing is wrong.
         """
@@ -284,7 +287,10 @@ class Coverage:
         return f"the test was skipped: {printable(outcome.reason)}"
 
     def _why_left_out(self, plan: Planned) -> str:
-        """Return why a collected test was not run, although its entry is selected."""
+        """Return why a collected test was not run.
+
+        Its entry is selected.
+        """
         tier, test_id = plan.marks.tier, encodable(plan.item.nodeid)
         if self._selection.covers(CollectedTest(test_id, tier, marks_of(plan.item))):
             return "a conftest.py or a plugin removed the test"

@@ -22,7 +22,7 @@ def tell(config: pytest.Config, line: str, *, progress: bool = True) -> None:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """Return a line of ours, broken between words if it is too long.
+    """Return a line of ours, broken between words.
 
     A command stays whole, so that it can be copied.
     """

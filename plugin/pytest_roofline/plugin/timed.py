@@ -87,7 +87,7 @@ class TimedResults(ResultKind):
         return {measurement.key.name for measurement in self._pending.get(test_id, [])}
 
     def forget_partial(self, test_id: str, name: str | None) -> None:
-        """Remove the partial measurement of a call that ran out of memory."""
+        """Remove the partial measurement of a call without memory."""
         pending = self._pending.get(test_id, [])
         pending[:] = [
             measurement
@@ -96,7 +96,10 @@ class TimedResults(ResultKind):
         ]
 
     def decide_at_once(self, test_id: str) -> None:
-        """Allow a test no further round, so that it may be red now."""
+        """Allow a test no further round.
+
+        It may be red now.
+        """
         self._judge.at_once.add(test_id)
 
     def note_lost_rounds(self, lost_rounds: dict[str, list[LostRound]]) -> None:
@@ -203,7 +206,7 @@ class TimedResults(ResultKind):
         return verdict is not None and (may_be_red(verdict) or self.wants_round(row))
 
     def is_shifted(self, test_id: str) -> bool:
-        """Return whether a shared change is taken out of a test's times.
+        """Return whether a test's times lack a shared change.
 
         A later estimate of that change may still change the test's verdict.
         """
@@ -214,7 +217,7 @@ class TimedResults(ResultKind):
         )
 
     def wants_round(self, row: Row) -> bool:
-        """Return whether the key of a row is worth measuring in another process.
+        """Return whether a row's key is worth another process.
 
         A key without a reference is measured as often as a recording needs, another until its verdict is decided.
         """
@@ -240,7 +243,7 @@ class TimedResults(ResultKind):
         return process_count < self.most_rounds(row) and not results.hopeless(verdict.reference)
 
     def most_rounds(self, row: Row) -> int:
-        """Return how many processes may measure the test of a row, at most."""
+        """Return how many processes may measure a row's test."""
         verdict = self.verdict_of(row)
         assert row.key is not None
         return self._judge.analyses_of(
@@ -248,9 +251,10 @@ class TimedResults(ResultKind):
         ).most
 
     def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
-        """Give the open tests their last interim analysis, before all planned rounds.
+        """Give the open tests their last interim analysis.
 
-        With `cut` no test gets a further process, so the detectable effect of every other verdict is taken anew.
+        It comes before all planned rounds. With `cut` no test gets a further process, so the detectable effect of every
+        other verdict is taken anew.
         """
         self._share(open_ids)
         for row, verdict in list(self._judged_rows()):

@@ -20,7 +20,7 @@ class UsersFramesFirst:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Remove our frames, and the class of our errors, from a report.
+        """Remove our frames and error classes from a report.
 
         pytest cuts the lines of its summary, and the name of the class would use up their room.
         """

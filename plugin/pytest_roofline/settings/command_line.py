@@ -64,7 +64,7 @@ class OutsideSetting:
 
     @property
     def heeded(self) -> bool:
-        """Return whether a gate heeds the setting although it comes from elsewhere."""
+        """Return whether a gate heeds the outside setting."""
         return self.option not in _COMMAND_ONLY
 
     @property
@@ -74,7 +74,10 @@ class OutsideSetting:
 
 
 def command_of(config: pytest.Config) -> argparse.Namespace:
-    """Return the options of the command alone: without `addopts`, PYTEST_ADDOPTS and conftest.py."""
+    """Return the options of the command alone.
+
+    Those of `addopts`, PYTEST_ADDOPTS and conftest.py are left out.
+    """
     if _command_key not in config.stash:
         config.stash[_command_key] = _parse_words(config, config.invocation_params.args)
     return config.stash[_command_key]
@@ -166,7 +169,10 @@ def _reruns_of_ini(config: pytest.Config) -> str:
 
 
 def record_command(config: pytest.Config) -> str:
-    """Return the command that records these tests: `pytest t.py -k copy --roofline-record`."""
+    """Return the command that records these tests.
+
+    An example is `pytest t.py -k copy --roofline-record`.
+    """
     command = command_of(config)
     words = ["pytest", *command.file_or_dir]
     for option in ("keyword", "markexpr"):
@@ -189,7 +195,7 @@ def is_configured(config: pytest.Config) -> bool:
 
 
 def commanded_value(config: pytest.Config, name: str) -> Any:
-    """Return the value of an option that only the command may have.
+    """Return the value of an option of commands alone.
 
     It is None where the option is absent or not heeded.
 
@@ -209,10 +215,10 @@ def commanded_value(config: pytest.Config, name: str) -> Any:
 
 
 def option_value(config: pytest.Config, name: str) -> Any:
-    """Return an option's raw value, None if it is absent or not heeded.
+    """Return an option's raw value, else None.
 
-    The command line goes before the ini file. Under a gate of the command, the command goes before all else, and the
-    options that decide the gate are read from it alone.
+    An option that is not heeded has None. The command line goes before the ini file. Under a gate of the command, the
+    command goes before all else, and the options that decide the gate are read from it alone.
     """
     if name in config.stash.get(unheeded_key, ()):
         return None
@@ -235,7 +241,7 @@ def _pytest_value(config: pytest.Config, name: str) -> Any:
 
 
 def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:
-    """Return the settings outside a gate's command that may change its result.
+    """Return the outside settings that may change a gate.
 
     There are none without such a gate.
     """
@@ -274,7 +280,10 @@ def _value_text(name: str, value: object) -> str:
 
 
 def _options_of_pytest_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
-    """Yield pytest's options from elsewhere that select tests or set the project's folder."""
+    """Yield pytest's options from elsewhere that matter.
+
+    They select tests or set the project's folder.
+    """
     command = command_of(config)
     for option, flag in (SELECTING | LOCATING).items():
         command_value, value = getattr(command, option, None), getattr(config.option, option, None)
@@ -302,7 +311,7 @@ def _paths_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
 
 
 def _outside_parts(value: Any, command_value: Any) -> list[Any]:
-    """Return the parts of a value that the command does not give.
+    """Return the parts of a value from outside the command.
 
     The parts of a list are its members; any other value is one part.
     """

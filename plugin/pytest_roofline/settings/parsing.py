@@ -89,17 +89,17 @@ class Options:
 
     @property
     def requires_hardware(self) -> bool:
-        """Return whether a test without its hardware fails instead of being skipped."""
+        """Return whether missing hardware fails a test."""
         return NO_HARDWARE in self.fail_on
 
     @property
     def boot_timeout_s(self) -> float:
-        """Return the seconds until all ranks of a world must have started."""
+        """Return the seconds for the start of all ranks."""
         return self.rank_timeout_s or BOOT_TIMEOUT_S
 
     @property
     def record(self) -> bool:
-        """Return whether the run writes the baselines of this hardware at its end."""
+        """Return whether the run writes baselines at its end."""
         return self.target is not None
 
     @property
@@ -253,7 +253,7 @@ def _parse(config: pytest.Config) -> Options:
 
 
 def _check_launcher(fields: dict[str, Any]) -> None:
-    """Raise BadInput if arguments are given to the launcher that takes none."""
+    """Refuse arguments for the launcher that takes none."""
     local, *other_launchers = LAUNCHERS
     if fields.get("launcher_args") and fields.get("launcher", local) == local:
         raise BadInput(
@@ -265,7 +265,7 @@ def _check_launcher(fields: dict[str, Any]) -> None:
 def _first_process_fields(
     config: pytest.Config, folder: Path, fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the options of the run itself, which its rounds do not have.
+    """Return the options that rounds do not have.
 
     Args:
         config: pytest's configuration.
@@ -366,7 +366,7 @@ def _fail_on(text: str | None) -> tuple[frozenset[str], bool]:
 
 
 def boot_timeout_of(config: pytest.Config) -> float:
-    """Return the seconds in which all processes of a launch must have started."""
+    """Return the seconds for the start of a launch."""
     text = option_value(config, "rank-timeout")
     return BOOT_TIMEOUT_S if text is None else parse_duration(text, "--roofline-rank-timeout")
 
@@ -403,7 +403,7 @@ def _path(config: pytest.Config, option: str, text: str | None = None) -> Path |
 
 
 def _report(config: pytest.Config) -> Path | None:
-    """Return the folder of the report, once it is checked; None without one."""
+    """Return the checked folder of the report, if any."""
     folder = _path(config, "report")
     if folder is None:
         return None

@@ -39,7 +39,7 @@ def records(config: pytest.Config) -> bool:
 
 
 def reason_of(config: pytest.Config) -> str:
-    """Return the command's reason to record slower tests, else an empty text."""
+    """Return the reason to record slower tests, if any."""
     reason = commanded_value(config, "accept-slower")
     if reason is not None and not reason.strip():
         raise BadInput(
@@ -50,7 +50,7 @@ def reason_of(config: pytest.Config) -> str:
 
 
 def recording_name() -> str:
-    """Return a name for a recording that the command does not name.
+    """Return a name for a recording without one.
 
     It is made of the time in UTC, to the millisecond: `record-20261128-091653-042`.
     """

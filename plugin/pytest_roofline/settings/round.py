@@ -18,7 +18,10 @@ class Round:
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the task of a round from the file that its parent wrote."""
+        """Read the task of a round from its file.
+
+        Its parent wrote the file.
+        """
         order = json.loads(path.read_text(encoding="utf-8"))
         self.number: int = order["round"]
         # The ids of the tests to run; None runs all that the command line selects.
