@@ -3,7 +3,7 @@
 import fnmatch
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from ..baselines.runs import cut_note
 from ..cli.options import (
     command,
     folder_option,
-    json_option,
     print_json,
     read_options,
     say,
@@ -40,22 +39,20 @@ MOST_NAMED = 5
 EXTRA = "pip install 'pytest-roofline[report]'"
 
 
-def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that `roofline history` and `roofline fleet` take to one of them."""
-    for option in (
-        folder_option,
-        json_option,
-        click.option("--since", metavar="DATE", help="Use only runs from this date on (ISO 8601)."),
-        click.option("--tests", "patterns", multiple=True, metavar="PATTERN",
-                     help="Use only tests whose name matches: 'memcpy_*' (repeatable)."),
-        click.argument("runs", nargs=-1, required=True, metavar="RUNS..."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+runs_argument = click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+since_option = click.option(
+    "--since", metavar="DATE", help="Use only runs from this date on (ISO 8601)."
+)
+tests_option = click.option("--tests", "patterns", multiple=True, metavar="PATTERN",
+    help="Use only tests whose name matches: 'memcpy_*' (repeatable).")  # fmt: skip
+host_option = click.option("--host", default="", metavar="NODE|PATTERN",
+    help="The node of logs that name none; as '{node}/*' or '*-{node}.log' where the paths name it.")  # fmt: skip
+nodes_option = click.option("--nodes", metavar="LIST|@FILE",
+    help="The nodes to expect, as gpu[001-050],login1: one that is silent is named.")  # fmt: skip
 
 
-@click.command()
-@_options
+@command(since_option, tests_option, folder_option)
+@runs_argument
 @click.option(
     "--minimum",
     default="2%",
@@ -64,7 +61,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--by", type=click.Choice(["device", "node", "hardware"]), default="device", show_default=True,
               help="What a series follows; a CPU counts as its node where nodes keep their names.")  # fmt: skip
-def history(minimum: str, by: str, as_json: bool, **selection: Any) -> None:
+def history(minimum: str, by: str, as_json: bool, **selection: Any) -> int:
     """Show every test of RUNS over time: steps, and drift that no single comparison sees; worst first.
 
     RUNS are saved names, paths, folders, patterns, or - for a list on stdin.
@@ -91,7 +88,7 @@ def history(minimum: str, by: str, as_json: bool, **selection: Any) -> None:
         from .text import history_text
 
         say(history_text(tables, run_history, width(), sys.stdout.isatty()))
-    sys.exit(1 if any(change.slower for change in run_history.changes) else 0)
+    return int(any(change.slower for change in run_history.changes))
 
 
 def _history_as_json(tables: "RunTables", run_history: "History") -> dict[str, object]:
@@ -113,14 +110,8 @@ def _history_as_json(tables: "RunTables", run_history: "History") -> dict[str, o
     }
 
 
-host_option = click.option("--host", default="", metavar="NODE|PATTERN",
-    help="The node of logs that name none; as '{node}/*' or '*-{node}.log' where the paths name it.")  # fmt: skip
-nodes_option = click.option("--nodes", metavar="LIST|@FILE",
-    help="The nodes to expect, as gpu[001-050],login1: one that is silent is named.")  # fmt: skip
-
-
-@click.command()
-@_options
+@command(since_option, tests_option, folder_option)
+@runs_argument
 @host_option
 @read_options("In logs")
 @nodes_option
@@ -145,7 +136,7 @@ def fleet(
     higher: tuple[str, ...],
     lower: tuple[str, ...],
     **selection: Any,
-) -> None:
+) -> int:
     """Show which node, GPU or link of RUNS is slower than its peers of the same hardware; worst first.
 
     RUNS are saved names, paths, folders, patterns, or - for a list on stdin: run files, or logs of nccl-tests,
@@ -189,7 +180,7 @@ def fleet(
     has_unjudged = any(file.broken for file in files) or any(
         node.unjudged for node in report.incomplete
     )
-    sys.exit(1 if findings or report.silent else 2 if has_unjudged else 0)
+    return 1 if findings or report.silent else 2 if has_unjudged else 0
 
 
 def _fleet_as_json(
