@@ -7,9 +7,8 @@ from ..core.rows import plain
 from ..core.units import count, cut, format_percent, format_tolerance, listed, printable
 from ..core.verdicts import Kind
 from ..report.tables import TextTable, render, styled
-from ..report.words import tolerance_text, totals_text
+from ..report.words import span_text, tolerance_text, totals_text
 from ..stats.stats import growth
-from ..stats.verdicts import span_text
 from .files import parse_test
 from .groups import NodeGroup, Place
 from .nodes import silent_lines
@@ -108,9 +107,7 @@ def _table(rollout: Rollout, width: int, colour: bool) -> str:
                       ("99 % interval", "right"), ("n", "right"), ("verdict", "left"))  # fmt: skip
     together = [rollout.together] if rollout.together is not None else []
     for test in [*together, *rollout.tests[:MOST_ROWS]]:
-        row, verdict = test.row, test.row.time_verdict
-        assert verdict is not None
-        assert verdict.interval is not None
+        row = test.row
         table.add_row(
             printable(row.label),
             *(
@@ -118,7 +115,7 @@ def _table(rollout: Rollout, width: int, colour: bool) -> str:
                 for changes in (test.changes.treated, test.changes.controls)
             ),
             format_percent(row.change or 0.0),
-            span_text(verdict.interval),
+            span_text(row),
             f"{len(test.changes.treated)}:{len(test.changes.controls)}",
             styled(row.verdict),
         )
