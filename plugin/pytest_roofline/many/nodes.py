@@ -24,6 +24,9 @@ _ENTRY = re.compile(r"(?:[\w.:-]|\[[\d,/-]+\])+", re.ASCII)
 _PIECE = re.compile(r"\[([^\]]*)\]|([^\[]+)")
 # A number, or a range with a step: 001-050, 0-8/2.
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?(?:/(\d{1,9}))?", re.ASCII)
+# The choices of one part of a name: a text, or the ranges of a bracket, which are not listed yet; each with the least
+# number of digits.
+_Choices = list[tuple[Sequence[object], int]]
 
 
 def parse_nodes(text: str, option: str) -> tuple[str, ...]:
@@ -40,7 +43,7 @@ def parse_nodes(text: str, option: str) -> tuple[str, ...]:
         lines = content.decode("utf-8-sig", errors="replace").splitlines()
         text = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
     entries = [_choices(entry, option) for entry in _BETWEEN.split(text) if entry]
-    total = sum(math.prod(map(len, choices)) for choices in entries)
+    total = sum(math.prod(map(_count, choices)) for choices in entries)
     if not 1 <= total <= MOST_NODES:
         raise BadInput(f"{option} names {count(total, 'node')}; expected 1 to {MOST_NODES:,}")
     names = (
@@ -49,35 +52,25 @@ def parse_nodes(text: str, option: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """The numbers of a bracket, each with its least number of digits. They are not listed yet."""
-
-    ranges: tuple[tuple[range, int], ...]
-
-    def __len__(self) -> int:
-        return sum(len(numbers) for numbers, _ in self.ranges)
-
-
-def _choices(entry: str, option: str) -> list[_Numbers | tuple[str]]:
-    """Return the parts of an entry, each with its choices: a text alone, or the numbers of a bracket.
+def _choices(entry: str, option: str) -> list[_Choices]:
+    """Return the parts of an entry, each with its choices.
 
     `option` is named in the message.
     """
     if not _ENTRY.fullmatch(entry):
         raise BadInput(f"{option} has {entry!r}; expected names such as gpu[001-050],login1")
     return [
-        _numbers(match[1], entry, option) if match[1] is not None else (match[2],)
+        _numbers(match[1], entry, option) if match[1] is not None else [([match[2]], 0)]
         for match in _PIECE.finditer(entry)
     ]
 
 
-def _numbers(text: str, entry: str, option: str) -> _Numbers:
+def _numbers(text: str, entry: str, option: str) -> _Choices:
     """Return the numbers of a bracket: `001-050,060`.
 
     `entry` and `option` are named in the message.
     """
-    ranges = []
+    ranges: _Choices = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         first, last, step = match.groups() if match else ("", None, None)
@@ -90,18 +83,18 @@ def _numbers(text: str, entry: str, option: str) -> _Numbers:
             raise BadInput(
                 f"{option} has the range {part!r} in {entry!r}; expected FIRST-LAST, such as 001-050"
             )
-        digit_count = len(first)
-        ranges.append((numbers, digit_count))
-    return _Numbers(tuple(ranges))
+        ranges.append((numbers, len(first)))
+    return ranges
 
 
-def _texts(choices: _Numbers | tuple[str]) -> Sequence[str]:
+def _count(choices: _Choices) -> int:
+    """Return how many choices one part of a name has."""
+    return sum(len(values) for values, _ in choices)
+
+
+def _texts(choices: _Choices) -> list[str]:
     """Return all choices of one part of a name."""
-    return (
-        choices
-        if isinstance(choices, tuple)
-        else [str(number).zfill(digits) for numbers, digits in choices.ranges for number in numbers]
-    )
+    return [str(value).zfill(digits) for values, digits in choices for value in values]
 
 
 def is_among(node: str, names: Collection[str]) -> bool:
