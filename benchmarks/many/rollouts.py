@@ -13,13 +13,12 @@ import msgspec
 import numpy as np
 from scipy import stats
 
-from pytest_roofline.baselines.test_texts import text_of_test
+from pytest_roofline.baselines.test_texts import RunFile, text_of_test
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.statuses import Status
 from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.core.work import Work
-from pytest_roofline.many.files import RunFile
 from pytest_roofline.many.nodes import silent_nodes
 from pytest_roofline.many.rollout import judge_rollout
 

@@ -7,9 +7,9 @@ import pytest
 
 from pytest_roofline.baselines.run_files import expand
 from pytest_roofline.baselines.runs import encode_line, read_run
-from pytest_roofline.baselines.test_texts import text_of_test
+from pytest_roofline.baselines.test_texts import environment_of, text_of_test
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.many.files import environment_of, read_files, read_run_file
+from pytest_roofline.many.files import read_files, read_run_file
 from pytest_roofline.many.reading import tables_of
 
 REAL = sorted((Path(__file__).parents[2] / "docs" / "results" / "runs").glob("*/*.jsonl"))

@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.baselines.runs import encode_line
+from pytest_roofline.baselines.test_texts import environment_of
 from pytest_roofline.cli.main import main
 from pytest_roofline.figures.plan import plan_of_options
-from pytest_roofline.many.files import environment_of, read_files
+from pytest_roofline.many.files import read_files
 
 CONTROL = ("--control", "kept-before", "kept-after")
 

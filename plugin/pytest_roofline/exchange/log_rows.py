@@ -5,13 +5,13 @@ once, and only logs with something invalid go through all records of a run.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 from ..baselines.picking import IMPORT
 from ..baselines.runs import Line
-from ..baselines.test_texts import MeasuredRow, hosts_text, text_of_test
+from ..baselines.test_texts import MeasuredRow, RunFile, hosts_text, text_of_test
 from ..core.facts import Environment, HardwareKey
 from ..core.records import Measurement
 from ..core.storage import read_bytes, to_plain
@@ -39,26 +39,10 @@ TOOL = f"pytest-roofline {__version__}"
 _KNOWN_TESTS: dict[tuple[object, ...], tuple[Measurement, str]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class LogRows:
-    """The run of one node in a log.
-
-    Args:
-        environment: as JSON.
-        rows: of its readings, if all of them are sound.
-        lines: of the whole run, if something of it is invalid.
-    """
-
-    run_id: str
-    started: str = ""
-    tool: str = TOOL
-    environment: str = ""
-    rows: Sequence[MeasuredRow] = ()
-    lines: Sequence[Line] = field(default=())
-
-
-def read_log_rows(path: str, host: str, plan: ReadPlan) -> list[LogRows]:
+def read_log_rows(path: str, host: str, plan: ReadPlan) -> list[RunFile | list[Line]]:
     """Return the runs in a log, one for each of its nodes.
+
+    If something of a run is invalid, it is the lines of its run file.
 
     Args:
         host: the node, or a pattern of its path, where the log names none.
@@ -75,22 +59,23 @@ def read_log_rows(path: str, host: str, plan: ReadPlan) -> list[LogRows]:
     return [_run(path, run_id, logs_of_node, user_facts) for logs_of_node in by_node(logs).values()]
 
 
-def _run(path: str, run_id: str, logs: Sequence[ImportedLog], user_facts: UserFacts) -> LogRows:
-    """Return the run of one node's logs.
-
-    It has its rows if all readings are sound, else the lines of its run file.
-    """
+def _run(
+    path: str, run_id: str, logs: Sequence[ImportedLog], user_facts: UserFacts
+) -> RunFile | list[Line]:
+    """Return the run of one node's logs: its rows if all readings are sound, else the lines of its run file."""
     refuse_several(logs)
     environment = imported_environment(logs, user_facts)
     rows = _sound_rows(logs, environment, user_facts)
     if not rows:
         marked_logs = mark_impossible(logs, user_facts)
-        lines = build(marked_logs, user_facts, run_id, TOOL, (*IMPORT, path))
-        return LogRows(run_id, lines=lines)
-    return LogRows(
-        run_id,
+        return build(marked_logs, user_facts, run_id, TOOL, (*IMPORT, path))
+    return RunFile(
+        path,
+        run_id=run_id,
         started=started_of(logs, user_facts),
+        tool=TOOL,
         environment=json_text(to_plain(environment), indent=None),
+        imported=True,
         rows=rows,
     )
 

@@ -27,7 +27,7 @@ from ..core.units import count, parse_fraction, parse_tolerance, printable
 from ..figures.plan import RECOGNISED, ReadPlan, plan_of_options
 
 if TYPE_CHECKING:
-    from .files import RunFile
+    from ..baselines.test_texts import RunFile
     from .fleet import Fleet, SlowPart
     from .history import History
     from .reading import RunTables

@@ -18,9 +18,8 @@ from ..baselines.fitness import Fitness, drill_of, not_passed_of, spoiled_reason
 from ..baselines.picking import IMPORT
 from ..baselines.run_files import SUFFIX
 from ..baselines.runs import LINE_TYPES, encode_line, read_run
-from ..baselines.test_texts import MeasuredRow, hosts_text, text_of_test
+from ..baselines.test_texts import MeasuredRow, RunFile, environment_of, hosts_text, text_of_test
 from ..core.errors import BadFile
-from ..core.facts import Environment
 from ..core.features import require
 from ..core.keys import Key
 from ..core.records import SCHEMA, Outcome
@@ -53,35 +52,6 @@ class Test:
     def several(self) -> bool:
         """True if it used more than one device."""
         return (self.key.hardware.devices or 1) > 1
-
-
-@dataclass(frozen=True, slots=True)
-class RunFile:
-    """The contents of one run: a row for each measurement.
-
-    Args:
-        broken: why the file cannot be used; then the other fields are empty.
-        environment: the JSON of its environment.
-        cut: whether the file ends in the middle of a line.
-        rows: a `MeasuredRow` for each measurement.
-        unmeasured: why a test left no measurement, the first of them; empty where each has one.
-    """
-
-    path: str
-    broken: str = ""
-    run_id: str = ""
-    started: str = ""
-    tool: str = ""
-    environment: str = ""
-    cut: bool = False
-    imported: bool = False
-    rows: Sequence[MeasuredRow] = ()
-    unmeasured: str = ""
-
-    @property
-    def node(self) -> str:
-        """The node that it was measured on."""
-        return environment_of(self.environment).host.name
 
 
 class _NarrowHeader(msgspec.Struct, tag="header", gc=False):
@@ -163,8 +133,8 @@ def _read_usable(path: str, host: str, plan: ReadPlan) -> Iterator[RunFile]:
     try:
         if path.endswith(SUFFIX):
             yield read_run_file(path)
-            return
-        yield from _read_log(path, host, plan)
+        else:
+            yield from _read_log(path, host, plan)
     except BadFile as error:
         yield RunFile(path, str(error))
 
@@ -174,19 +144,11 @@ def _read_log(path: str, host: str, plan: ReadPlan) -> Iterator[RunFile]:
     require("exchange")
     from ..exchange.log_rows import read_log_rows
 
-    for log in read_log_rows(path, host, plan):
-        if log.lines:
-            yield parse_run("".join(map(encode_line, log.lines)).encode(), path)
+    for run in read_log_rows(path, host, plan):
+        if isinstance(run, RunFile):
+            yield run
         else:
-            yield RunFile(
-                path,
-                run_id=log.run_id,
-                started=log.started,
-                tool=log.tool,
-                environment=log.environment,
-                imported=True,
-                rows=log.rows,
-            )
+            yield parse_run("".join(map(encode_line, run)).encode(), path)
 
 
 def read_run_file(path: str) -> RunFile:
@@ -311,12 +273,6 @@ def _decoded_test(
 def parse_test(text: str) -> Test:
     """Return a test from its JSON, which `text_of_test` wrote."""
     return msgspec.json.decode(text, type=Test)
-
-
-@functools.lru_cache(maxsize=2**12)
-def environment_of(text: str) -> Environment:
-    """Return an environment from its JSON. Unknown facts are skipped."""
-    return msgspec.json.decode(text, type=Environment)
 
 
 @functools.lru_cache(maxsize=2**12)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from ..baselines.test_texts import RunFile, environment_of
 from ..core.errors import BadInput
 from ..core.groups import group_by
 from ..core.keys import positional_names_note
 from ..hardware import identity_of
 from ..stats.verdicts import changes_between
-from .files import RunFile, environment_of, is_over_several, parse_test
+from .files import is_over_several, parse_test
 
 # A node and one of its devices. What no log tells apart has the name of its node twice.
 Place = tuple[str, str]

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_high
 
+from ..baselines.test_texts import RunFile
 from ..core.errors import BadInput
 from ..core.storage import read_bytes
 from ..core.units import count, cut
-from .files import RunFile, is_over_several
+from .files import is_over_several
 
 # No cluster has more nodes; a longer list is a slip of the keyboard, and would fill the memory.
 MOST_NODES = 100_000

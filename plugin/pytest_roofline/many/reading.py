@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from pandas import Categorical, DataFrame, to_datetime
 
 from ..baselines.runs import FOREIGN
-from ..baselines.test_texts import MeasuredRow
+from ..baselines.test_texts import MeasuredRow, RunFile, environment_of
 from ..core.errors import BadInput
 from ..core.facts import Environment
 from ..core.units import listed, moment
 from ..hardware import identity_of, key_of
-from .files import RunFile, Test, environment_of, parse_test
+from .files import Test, parse_test
 
 # The number of reasons that are printed for files that are left out.
 MOST_NAMED = 5

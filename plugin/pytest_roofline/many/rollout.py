@@ -14,6 +14,7 @@ from statistics import fmean, variance
 from scipy import special
 
 from ..baselines.rows import compared_row, together_row
+from ..baselines.test_texts import RunFile
 from ..core.errors import BadInput
 from ..core.rows import Row, badness
 from ..core.statuses import Status, status_of
@@ -23,7 +24,7 @@ from ..stats.outlook import detectable_effect
 from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, borrow, class_of, priors
 from ..stats.stats import CONFIDENCE, growth, interval_of
 from ..stats.verdicts import judge_once, settle, span_text, would_decide
-from .files import RunFile, Test, parse_test
+from .files import Test, parse_test
 from .groups import NodeGroup, NodeValues, Place, group_of, refuse_same_runs
 from .nodes import SilentNode
 from .slow_nodes import SlowNode, slow_nodes
