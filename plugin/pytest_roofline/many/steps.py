@@ -13,10 +13,10 @@ others have outliers.
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy
 from numpy.lib.stride_tricks import sliding_window_view
@@ -28,6 +28,7 @@ from ..stats.spread import Prior, borrow
 from ..stats.stats import quantile
 
 Values: TypeAlias = numpy.ndarray[Any, Any]
+Result = TypeVar("Result")
 
 # The fewest runs of a series, and of a segment: two segments of three. Fewer cannot tell a step from an outlier.
 FEWEST_RUNS, SHORTEST = 6, 3
@@ -145,18 +146,23 @@ def fit_steps(values: Sequence[Values], noise: Values) -> list[Shape]:
 
     `noise` is the standard deviation of a point of each series, in the unit of the values.
     """
-    shapes: dict[int, Shape] = {}
-    for numbers, grid in _by_length(values):
-        for number, cuts in zip(numbers, _best_cuts(grid, noise[numbers]), strict=True):
-            shapes[number] = fit_levels(values[number], cuts)
-    return [shapes[number] for number in range(len(values))]
+    cuts = _by_length(values, lambda numbers, grid: _best_cuts(grid, noise[numbers]))
+    return list(map(fit_levels, values, cuts))
 
 
-def _by_length(values: Sequence[Values]) -> Iterator[tuple[list[int], Values]]:
-    """Yield the numbers of all series of one length, with their values: [series, points]."""
+def _by_length(
+    values: Sequence[Values], work: Callable[[list[int], Values], Iterable[Result]]
+) -> list[Result]:
+    """Return a result for each series, in their order.
+
+    `work` takes all series of one length at once: their numbers and values, [series, points].
+    """
     lengths = [len(row) for row in values]
+    results: dict[int, Result] = {}
     for numbers in group_by(range(len(values)), lengths.__getitem__).values():
-        yield numbers, numpy.array([values[number] for number in numbers])
+        grid = numpy.array([values[number] for number in numbers])
+        results.update(zip(numbers, work(numbers, grid), strict=True))
+    return [results[number] for number in range(len(values))]
 
 
 def _best_cuts(values: Values, noise: Values) -> list[tuple[int, ...]]:
@@ -207,20 +213,19 @@ def fit_levels(values: Values, cuts: tuple[int, ...]) -> Shape:
 
 def fit_slopes(days: Sequence[Values], values: Sequence[Values]) -> list[Shape]:
     """Return a slope through the whole of each series, by least squares."""
-    shapes: dict[int, Shape] = {}
-    for numbers, grid in _by_length(values):
+
+    def residuals(numbers: list[int], grid: Values) -> Values:
         days_grid = numpy.array([days[number] for number in numbers])
         centred_days = days_grid - days_grid.mean(axis=1, keepdims=True)
-        centred_values = grid - grid.mean(axis=1, keepdims=True)
+        centred_values: Values = grid - grid.mean(axis=1, keepdims=True)
         squares = (centred_days**2).sum(axis=1)
         products = (centred_days * centred_values).sum(axis=1)
         # Runs of one moment have no slope.
         slopes = numpy.divide(products, squares, out=numpy.zeros_like(squares), where=squares > 0)
-        for number, residuals in zip(
-            numbers, centred_values - slopes[:, None] * centred_days, strict=True
-        ):
-            shapes[number] = Shape(cuts=(), levels=(), residuals=residuals)
-    return [shapes[number] for number in range(len(values))]
+        centred_values -= slopes[:, None] * centred_days
+        return centred_values
+
+    return [Shape(cuts=(), levels=(), residuals=row) for row in _by_length(values, residuals)]
 
 
 def trend_of(days: Values, values: Values) -> tuple[float, tuple[float, float], float]:
@@ -293,14 +298,14 @@ def limit_outliers(logs: Sequence[Values], noise: Values) -> list[Values]:
     of a point of each series, in log seconds.
     """
     half = NEIGHBOURS // 2
-    limited_values: dict[int, Values] = {}
-    for numbers, grid in _by_length(logs):
+
+    def limit(numbers: list[int], grid: Values) -> Values:
         padded_grid = numpy.pad(grid, ((0, 0), (half, half)), mode="edge")
         middles = numpy.median(sliding_window_view(padded_grid, NEIGHBOURS, axis=1), axis=2)
         limits = OUTLIER_LIMIT * noise[numbers, None]
-        limited_grid = numpy.clip(grid, middles - limits, middles + limits)
-        limited_values |= dict(zip(numbers, limited_grid, strict=True))
-    return [limited_values[number] for number in range(len(logs))]
+        return numpy.clip(grid, middles - limits, middles + limits)
+
+    return _by_length(logs, limit)
 
 
 # The median absolute deviation of a normal distribution, as a share of its standard deviation.
@@ -434,12 +439,13 @@ def noises(series: Sequence[RunSeries]) -> Values:
     It comes from the differences of neighbours, which steps and drifts hardly change, and is joined
     with the median of all series.
     """
-    deviations, freedom = numpy.empty(len(series)), numpy.empty(len(series))
-    for numbers, grid in _by_length([run_series.logs for run_series in series]):
-        differences = numpy.abs(numpy.diff(grid, axis=1))
-        deviations[numbers] = numpy.median(differences, axis=1) / MAD / math.sqrt(2)
-        # A median absolute deviation is about 0.4 times as efficient as a standard deviation.
-        freedom[numbers] = 0.4 * differences.shape[1]
+    logs = [run_series.logs for run_series in series]
+    middles = _by_length(
+        logs, lambda _, grid: numpy.median(numpy.abs(numpy.diff(grid, axis=1)), axis=1)
+    )
+    deviations = numpy.array(middles) / MAD / math.sqrt(2)
+    # A median absolute deviation is about 0.4 times as efficient as a standard deviation.
+    freedom = 0.4 * numpy.array([len(row) - 1 for row in logs])
     middle = max(float(numpy.median(deviations)), 1e-4)
     joined_noise: Values = numpy.sqrt(
         (freedom * deviations**2 + SHARED_FREEDOM * middle**2) / (freedom + SHARED_FREEDOM)
