@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from pandas import DataFrame
 
+from ..baselines.test_texts import environment_of
 from ..core.facts import fact_text
 from ..core.groups import group_by
 from ..stats.outliers import MEDIAN_ERROR, median_deviation
@@ -284,17 +285,17 @@ def _differing_facts(tables: RunTables, part: str, node: str, level: str) -> tup
     peer_runs = last_runs[~on_node]
     if not len(part_runs) or len(peer_runs) < FEWEST:
         return ()
-    facts = tables.environments[part_runs["environment"].iloc[-1]].everything()
+    facts = environment_of(part_runs["environment"].iloc[-1]).everything()
     return tuple(
         f"{name} {fact_text(facts, name)} (others {value})"
-        for name, value in _usual_facts(tables, peer_runs["environment"]).items()
+        for name, value in _usual_facts(peer_runs["environment"]).items()
         if fact_text(facts, name) != value
     )
 
 
-def _usual_facts(tables: RunTables, environments: Iterable[str]) -> dict[str, str]:
+def _usual_facts(environments: Iterable[str]) -> dict[str, str]:
     """Return the facts that at least three quarters of the environments share."""
-    facts = [tables.environments[text].everything() for text in environments]
+    facts = [environment_of(text).everything() for text in environments]
     usual = {}
     for name in dict.fromkeys(name for environment in facts for name in environment):
         counts = Counter(fact_text(environment, name) for environment in facts)

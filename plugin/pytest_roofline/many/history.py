@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 from pandas import DataFrame
 
+from ..baselines.test_texts import environment_of
 from ..core.facts import fact_text
 from ..core.groups import group_by
 from ..stats.outliers import MEDIAN_ERROR
@@ -413,4 +414,4 @@ def _changed_facts(tables: RunTables, pairs: Sequence[tuple[int, int]]) -> tuple
 
 def _environment(tables: RunTables, run: int) -> dict[str, str]:
     row = tables.runs.loc[run]
-    return tables.environments[row["environment"]].everything() | {"measured by": str(row["tool"])}
+    return environment_of(row["environment"]).everything() | {"measured by": str(row["tool"])}

@@ -28,8 +28,8 @@ class RunTables:
 
     Args:
         runs: a row a run, in the order of time: `file` (its number), `path`, `run_id`, `started` (UTC, missing where
-            unknown), `node`, `device` (its identity; empty for a CPU), `index`, `type`, `hardware`, `environment` (a
-            key of `environments`), `tool`, `imported`, `unmeasured` (why a test left no measurement; else empty),
+            unknown), `node`, `device` (its identity; empty for a CPU), `index`, `type`, `hardware`, `environment` (its
+            JSON), `tool`, `imported`, `unmeasured` (why a test left no measurement; else empty),
             `chosen` (false for a run that the user left out by its date or tests).
         tests: the tests; sorted, so that the same runs give the same numbers.
         rows: a row for every measurement of every process: `run` and `test` (numbers of rows in `runs` and `tests`),
@@ -41,7 +41,6 @@ class RunTables:
     runs: DataFrame
     tests: tuple[Test, ...]
     rows: DataFrame
-    environments: dict[str, Environment]
     left_out: tuple[str, ...] = ()
 
     @property
@@ -60,10 +59,7 @@ def tables_of(files: Sequence[RunFile]) -> RunTables:
     """Return the runs, tests and rows of run files."""
     left_out = [file.broken for file in files if file.broken]
     readable = [file for file in files if not file.broken]
-    environments = {
-        text: environment_of(text) for text in dict.fromkeys(file.environment for file in readable)
-    }
-    runs, duplicates = _runs(readable, environments)
+    runs, duplicates = _runs(readable)
     if not len(runs):
         reasons = listed(
             [reason.removesuffix(f"; {FOREIGN}") for reason in left_out], MOST_NAMED, "; "
@@ -90,7 +86,6 @@ def tables_of(files: Sequence[RunFile]) -> RunTables:
         runs=runs,
         tests=tuple(map(parse_test, test_texts)),
         rows=table,
-        environments=environments,
         left_out=(*left_out, *duplicates),
     )
 
@@ -113,14 +108,13 @@ def _categorical(texts: Sequence[str]) -> Categorical:
     return Categorical.from_codes(_numbers(texts, names), names)
 
 
-def _runs(
-    files: Sequence[RunFile], environments: dict[str, Environment]
-) -> tuple[DataFrame, list[str]]:
+def _runs(files: Sequence[RunFile]) -> tuple[DataFrame, list[str]]:
     """Return a row for each run, and the reasons why runs are left out.
 
     Copies of another run are left out, and runs of a fake device where others are of real ones.
     """
-    facts = {text: _facts(environment) for text, environment in environments.items()}
+    texts = dict.fromkeys(file.environment for file in files)
+    facts = {text: _facts(environment_of(text)) for text in texts}
     runs = DataFrame(
         [
             [number, *(getattr(file, name) for name in NAMES), *facts[file.environment]]
