@@ -328,7 +328,10 @@ def _read(
 
 
 def _note_unused(plan: ReadPlan, paths: Sequence[str]) -> None:
-    """Print on stderr that the options on figures have no effect, where no file is a log."""
+    """Print on stderr where the options on figures have no effect.
+
+    They have none where no file is a log.
+    """
     if plan != RECOGNISED and all(path.endswith(SUFFIX) for path in paths):
         say(
             "note: --read, --higher and --lower have no effect on run files, and no file is a log",
@@ -337,7 +340,7 @@ def _note_unused(plan: ReadPlan, paths: Sequence[str]) -> None:
 
 
 def _note_left_out(files: "Sequence[RunFile]", reasons: Sequence[str]) -> None:
-    """Print on stderr which files were cut, and the reasons why some are left out."""
+    """Print on stderr which files were cut, and why some are left out."""
     cut = [file.path for file in files if file.cut]
     for path in cut[:MOST_NAMED]:
         say(f"note: {printable(cut_note(path))}", err=True)

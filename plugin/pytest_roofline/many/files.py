@@ -140,7 +140,10 @@ def _read_usable(path: str, host: str, plan: ReadPlan) -> Iterator[RunFile]:
 
 
 def _read_log(path: str, host: str, plan: ReadPlan) -> Iterator[RunFile]:
-    """Yield the runs in a log of another tool, one for each of its nodes."""
+    """Yield the runs in a log of another tool.
+
+    There is one for each of its nodes.
+    """
     require("exchange")
     from ..exchange.log_rows import read_log_rows
 
@@ -257,9 +260,9 @@ def _missing_reason(
 def _decoded_test(
     key: bytes, work: bytes, labels: tuple[str, ...], mode: Mode, placed: bool
 ) -> str:
-    """Return the test of a measurement, as a text, from the JSON of its key and work.
+    """Return the test of a measurement, as a text.
 
-    `placed` is true if the measurement names its device.
+    Its key and work are given as JSON. `placed` is true if the measurement names its device.
     """
     return text_of_test(
         msgspec.json.decode(key, type=Key),

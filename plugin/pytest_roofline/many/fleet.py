@@ -58,7 +58,10 @@ class SlowClass:
 
     @property
     def steady(self) -> bool:
-        """True if the part is slow in all of its runs, and not only sometimes; a single run shows no more."""
+        """True if the part is slow in all of its runs, and not only sometimes.
+
+        A single run shows no more.
+        """
         return self.change_low > 0 or self.runs == 1
 
 
@@ -192,7 +195,10 @@ class _Search:
         self.levels: Levels = levels_of(cells, smallest_size, priors()[class_of(kind)].device)
 
     def findings(self) -> Iterator[SlowPart]:
-        """Yield each slow part once, with all classes of tests in which it is slow."""
+        """Yield each slow part once.
+
+        It has all classes of tests in which it is slow.
+        """
         identities = _identities(self.tables)
 
         def part_of(effect: Effect) -> tuple[str, str]:
@@ -256,9 +262,10 @@ class _Search:
 
 
 def _identities(tables: RunTables) -> dict[str, str]:
-    """Return the identity of each GPU by the name that `gpu_name` makes of its node and number.
+    """Return the identity of each GPU by node and number.
 
-    A test of copies between GPUs names nothing else. GPUs of a node are left out if two of them have one number.
+    Both are in the name that `gpu_name` makes. A test of copies between GPUs names nothing else. GPUs of a node are
+    left out if two of them have one number.
     """
     names = {}
     # The runs that this tool measured: imported logs tell no identity.

@@ -80,7 +80,10 @@ def group_of(
 
 
 def refuse_same_runs(before: Iterable[RunFile], after: Iterable[RunFile]) -> None:
-    """Raise BadInput where a run is on both sides, even if its files have different names."""
+    """Raise BadInput where a run is on both sides.
+
+    Its files may have different names.
+    """
     paths = {(file.run_id, file.started, file.node): file.path for file in before}
     for file in after:
         path = paths.get((file.run_id, file.started, file.node))
@@ -112,7 +115,10 @@ def _times(files: Sequence[RunFile]) -> _Times:
 
 
 def _means(values: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, NodeValues]:
-    """Return the mean over the devices of each node, by test; tests and nodes are sorted."""
+    """Return the mean over the devices of each node, by test.
+
+    Tests and nodes are sorted.
+    """
     return {
         test: {node: fmean(by_node[node]) for node in sorted(by_node)}
         for test, by_node in sorted(values.items())

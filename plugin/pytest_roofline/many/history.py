@@ -134,7 +134,9 @@ def _affected_groups(
     common: Sequence[RunSeries],
     smallest_change: float,
 ) -> list[tuple[list[SeriesChange], set[str]]]:
-    """Return groups of changes that may be one change, each with the units that show it.
+    """Return groups of changes that may be one change.
+
+    Each comes with the units that show it.
 
     Args:
         single: the series of single units.
@@ -210,10 +212,11 @@ def _series(tables: RunTables, by: str) -> tuple[list[RunSeries], int]:
 
 
 def _units(tables: RunTables, points: DataFrame, by: str) -> Values:
-    """Return the unit of each point: a device, a node, or an empty text for all of a hardware.
+    """Return the unit of each point.
 
-    `by` names the kind of unit. A CPU has no identity, so its node is the unit. Where most nodes appear in a few runs
-    only, as under ever new names, all CPUs of a hardware are one series.
+    It is a device, a node, or an empty text for all of a hardware. `by` names the kind of unit. A CPU has no identity,
+    so its node is the unit. Where most nodes appear in a few runs only, as under ever new names, all CPUs of a hardware
+    are one series.
     """
     runs = tables.runs
     counts = runs.groupby(["hardware", "node"])["path"].transform("size")
@@ -382,9 +385,10 @@ def _run_name(tables: RunTables, run: int) -> RunName:
 
 
 def _pairs(tables: RunTables, change: SeriesChange, units: Sequence[str]) -> list[tuple[int, int]]:
-    """Return pairs of runs between which a change lies: each unit's last run before it and first run after it.
+    """Return pairs of runs between which a change lies.
 
-    A change of a single unit has one such pair, and so has a change whose units have no runs on both sides.
+    They are each unit's last run before it and first run after it. A change of a single unit has one such pair, and so
+    has a change whose units have no runs on both sides.
     """
     if not change.series.common:
         return [(change.before, change.after)]

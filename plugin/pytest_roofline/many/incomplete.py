@@ -39,9 +39,9 @@ class IncompleteNode:
 
 
 def incomplete_nodes(tables: RunTables, cells: dict[str, DataFrame]) -> tuple[IncompleteNode, ...]:
-    """Return the nodes of which fewer tests, GPUs, links or measurements are judged than of their peers.
+    """Return the nodes of which less is judged than of their peers.
 
-    Nodes of which nothing is judged come first.
+    That is fewer tests, GPUs, links or measurements. Nodes of which nothing is judged come first.
 
     Args:
         tables: the selected runs.
@@ -96,9 +96,10 @@ def _incomplete(
 
 
 def _reason(tables: RunTables, node: str, hardware: str, judged: dict[str, int]) -> str:
-    """Return why less is judged of a node: the commonest reason for which its measurements do not count.
+    """Return why less is judged of a node.
 
-    Where all count, it is empty if anything is judged, else it says why nothing is.
+    It is the commonest reason for which its measurements do not count. Where all count, it is empty if anything is
+    judged, else it says why nothing is.
     """
     on_node = (tables.runs["node"] == node) & (tables.runs["hardware"] == hardware)
     runs = tables.runs[on_node & tables.runs["chosen"]]

@@ -74,9 +74,10 @@ def class_of_test(test: Test, seconds: float) -> str:
 
 
 def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
-    """Return the cells of one hardware, a row for each run, test and part; then a number.
+    """Return the cells of one hardware, then a number.
 
-    A cell is the median time of a test on a part: a GPU, a pair of GPUs, or a node as a whole.
+    There is a row for each run, test and part. A cell is the median time of a test on a part: a GPU, a pair of GPUs, or
+    a node as a whole.
 
     The number is that of the measurements over several nodes, which belong to no single node and are left out.
 
@@ -109,7 +110,10 @@ def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
 
 
 def _add_parts(cells: DataFrame, tables: RunTables) -> None:
-    """Add the columns that tell the part of each row: `node`, `sort`, `part`, `first`, `second`."""
+    """Add the columns that tell the part of each row.
+
+    They are `node`, `sort`, `part`, `first`, `second`.
+    """
     tests, runs = tables.tests, tables.runs.loc[cells["run"]]
     # Both ends are −1 where the test is no copy between two GPUs.
     ends = numpy.array([_ends(test) for test in tests]).reshape(-1, 2)[cells["test"]]
@@ -163,7 +167,10 @@ def _middles(cells: DataFrame, tests: tuple[Test, ...]) -> "Series[float]":
     by_part = cells.groupby(["test", "part"], sort=False)["log"].median().reset_index()
 
     def middle(group_of_part: "Series[str]", group_of_row: "Series[str]") -> "Series[float]":
-        """Return for each row the median over the parts of its group; NaN of a group with too few parts."""
+        """Return for each row the median over the parts of its group.
+
+        It is NaN of a group with too few parts.
+        """
         middles = by_part.groupby(group_of_part)["log"].agg(["median", "count"])
         return group_of_row.map(middles["median"].where(middles["count"] >= FEWEST)).astype(float)
 
@@ -319,10 +326,11 @@ def levels_of(cells: DataFrame, smallest_size: float, device_spread: float) -> L
 
 
 def _level(name: str, parts: DataFrame, device_spread: float) -> DataFrame | None:
-    """Return the parts of one level, a row for each part and class of tests, with size and p of its slowness.
+    """Return the parts of one level with size and p of their slowness.
 
-    `name` is that of the level; `parts` holds the excess of each part by sort and class. Classes with fewer than four
-    parts are left out; None if there are no others. `p` is not corrected for the number of comparisons.
+    A row is a part and a class of tests. `name` is that of the level; `parts` holds the excess of each part by sort and
+    class. Classes with fewer than four parts are left out; None if there are no others. `p` is not corrected for the
+    number of comparisons.
     """
     classes: list[DataFrame] = []
     for (sort, kind), group in parts.groupby(["sort", "class"], sort=True):
@@ -352,10 +360,10 @@ def _level(name: str, parts: DataFrame, device_spread: float) -> DataFrame | Non
 
 
 def _parts_at_level(name: str, sort: str, group: DataFrame) -> DataFrame:
-    """Return the parts of one level, as the cells of one sort and class show them.
+    """Return the parts of one level.
 
-    Columns: `part`, `node`, `excess`, and `count`, the number of cells behind it. There are no rows where cells of this
-    sort do not describe the level.
+    The cells of one sort and class show them. Columns: `part`, `node`, `excess`, and `count`, the number of cells
+    behind it. There are no rows where cells of this sort do not describe the level.
     """
     if name == NODE and sort != NODE:
         return _nodes(sort, group)

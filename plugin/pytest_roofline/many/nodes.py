@@ -119,7 +119,9 @@ class SilentNode:
 def silent_nodes(
     names: Sequence[str], sides: Mapping[str, Sequence[RunFile]]
 ) -> tuple[SilentNode, ...]:
-    """Return the listed nodes that gave no file, no usable number, or fewer tests than at least half of the nodes.
+    """Return the listed nodes that gave less than the others.
+
+    They have no file, no usable number, or fewer tests than at least half of the nodes.
 
     Args:
         names: of the nodes that are expected.

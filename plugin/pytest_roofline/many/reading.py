@@ -109,7 +109,7 @@ def _categorical(texts: Sequence[str]) -> Categorical:
 
 
 def _runs(files: Sequence[RunFile]) -> tuple[DataFrame, list[str]]:
-    """Return a row for each run, and the reasons why runs are left out.
+    """Return a row for each run, and why runs are left out.
 
     Copies of another run are left out, and runs of a fake device where others are of real ones.
     """

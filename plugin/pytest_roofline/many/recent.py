@@ -122,9 +122,9 @@ class _Grid:
 
     @cached_property
     def sides(self) -> "dict[int, _Side]":
-        """Distances of earlier runs from the median before each, by direction: 1 is slower, −1 faster.
+        """Distances of earlier runs from the median before each, by direction.
 
-        The last seven runs are left out.
+        1 is slower, −1 faster. The last seven runs are left out.
         """
         # Each run against the median that ends with the run before it.
         distances = (self.logs[:, 1:-LAST] - self.middles[:, : -LAST - 1]) / self.noise[:, None]
@@ -204,7 +204,10 @@ class _Grid:
         return numpy.where(is_worth_reporting, numpy.minimum(1.0, p / budget), 1.0)
 
     def step(self, series: RunSeries, number: int, count: int, p: float) -> SeriesChange:
-        """Return the step before the last `count` runs, with its chance `p`; `number` is the row of the series."""
+        """Return the step before the last `count` runs.
+
+        `number` is the row of the series, and `p` the chance of the step.
+        """
         size = float(numpy.median(self.recent_distances(count)[number]))
         count_before = min(LEVEL_RUNS, len(series.logs) - count)
         noise = float(self.recent_noise[count][number])

@@ -146,7 +146,10 @@ class Rollout:
 
     @property
     def differs(self) -> dict[str, int]:
-        """Return what changed on the changed nodes alone, with the number of these; commonest first."""
+        """Return what changed on the changed nodes alone.
+
+        It comes with the number of these nodes, commonest first.
+        """
         return {
             change: nodes
             for change, nodes in self.treated.environment.most_common()
@@ -155,9 +158,10 @@ class Rollout:
 
     @property
     def lost(self) -> dict[str, Sequence[Place]]:
-        """Return the tests that places lost with the change, by label; a place is a node and its device.
+        """Return the tests that places lost with the change, by label.
 
-        A test that every control lost as well is left out: the change did not cause it.
+        A place is a node and its device. A test that every control lost as well is left out: the change did not cause
+        it.
         """
         return {
             parse_test(test).label: places
@@ -226,9 +230,10 @@ def judge_rollout(
 
 
 def _judge(treated: NodeGroup, controls: NodeGroup, tolerance: float | None) -> Rollout:
-    """Return the effect of a change: what changed on the nodes that got it, less what did on the controls.
+    """Return the effect of a change.
 
-    `tolerance` is a share of time; None for that of each test's class.
+    It is what changed on the nodes that got it, less what did on the controls. `tolerance` is a share of time; None for
+    that of each test's class.
     """
     sides = _changes_of_both(treated, controls)
     # The nodes of a rollout are alike, so the class of the first test stands for all.
@@ -281,10 +286,10 @@ def _changes_of_both(treated: NodeGroup, controls: NodeGroup) -> dict[str, NodeC
 def _judged_tests(
     sides: Mapping[str, NodeChanges], prior: Prior | None, tolerance: float | None
 ) -> tuple[tuple[TestEffect, ...], TestEffect | None]:
-    """Return every test, worst first, and all of them judged as one; None for the latter of a single test.
+    """Return every test, worst first, and all of them judged as one.
 
-    Where no prior is shared, each test has that of its class; all together have that of the first. The row of an
-    undecided test says what would decide.
+    The latter is None of a single test. Where no prior is shared, each test has that of its class; all together have
+    that of the first. The row of an undecided test says what would decide.
     """
     tests = {test: parse_test(test) for test in sides}
     changes = dict(sides)
@@ -324,7 +329,10 @@ def _tolerance(test: Test, tolerance: float | None) -> float:
 
 
 def _class_of(test: Test) -> str:
-    """Return the class of a test by its hardware, which nodes share whatever program timed it."""
+    """Return the class of a test by its hardware.
+
+    Nodes share it, whatever program timed the test.
+    """
     return class_of("cpu" if test.key.hardware.is_cpu else "device", test.key.metric)
 
 
@@ -348,7 +356,10 @@ def _effect(tests: Sequence[TestEffect], prior: Prior | None, assumed: Prior) ->
 
 
 def _pooled_variance(sides: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Return the variance between nodes within each group, over both groups, and its degrees of freedom."""
+    """Return the variance between nodes and its degrees of freedom.
+
+    It is that within each group, over both groups.
+    """
     freedom = sum(len(side) - 1 for side in sides)
     squares = math.fsum(variance(side) * (len(side) - 1) for side in sides if len(side) > 1)
     return (squares / freedom if freedom else 0.0), freedom

@@ -32,7 +32,10 @@ def first_line(rollout: Rollout, labels: Sequence[str]) -> str:
 
 
 def _opening(rollout: Rollout) -> str:
-    """Return what the change does to the fleet: a figure, that nothing was found, or why nobody can tell."""
+    """Return what the change does to the fleet.
+
+    It is a figure, that nothing was found, or why nobody can tell.
+    """
     effect = rollout.effect
     if effect is None:
         changed, others = (len(group.nodes) for group in (rollout.treated, rollout.controls))
@@ -62,7 +65,10 @@ def _opening(rollout: Rollout) -> str:
 
 
 def rollout_text(rollout: Rollout, labels: Sequence[str], width: int, colour: bool) -> str:
-    """Return the sentence on the whole, what is missing, the tests, and the slow nodes."""
+    """Return the whole text.
+
+    It has the sentence on the whole, what is missing, the tests, and the slow nodes.
+    """
     lines = [first_line(rollout, labels), *map(printable, _missing_lines(rollout))]
     if rollout.tests:
         lines += filter(None, (tolerance_text(rollout.rows),))
@@ -75,7 +81,10 @@ def rollout_text(rollout: Rollout, labels: Sequence[str], width: int, colour: bo
 
 
 def _missing_lines(rollout: Rollout) -> list[str]:
-    """Return the lines on what is missing: silent nodes, places of one side only, lost tests, and controls."""
+    """Return the lines on what is missing.
+
+    That is silent nodes, places of one side only, lost tests, and controls.
+    """
     lines = silent_lines(rollout.silent)
     for group, name in ((rollout.treated, CHANGED), (rollout.controls, CONTROL)):
         lines += [
@@ -137,7 +146,10 @@ def _slow_lines(nodes: Sequence[SlowNode]) -> list[str]:
 
 
 def _test_text(test: str) -> str:
-    """Return the label of a test; an empty text is the mean of all tests."""
+    """Return the label of a test.
+
+    An empty text is the mean of all tests.
+    """
     return parse_test(test).label if test else "the mean of all tests"
 
 
@@ -173,7 +185,10 @@ def rollout_as_json(
 
 
 def _test_as_json(test: TestEffect) -> dict[str, object]:
-    """Return the row of a test, with its p-value and the change of each node."""
+    """Return the row of a test.
+
+    It has its p-value and the change of each node besides.
+    """
     verdict = test.row.time_verdict
     return plain(test.row) | {
         "p": verdict.p_adjusted if verdict is not None else None,

@@ -35,10 +35,10 @@ class SlowNode:
 def slow_nodes(
     groups: Mapping[str, NodeGroup], prior: Prior, smallest_size: float
 ) -> tuple[SlowNode, ...]:
-    """Return the nodes that are slower than their group, the worst first, each once.
+    """Return the nodes that are slower than their group.
 
-    A node is compared with the middle of its group in every test and in the mean of all tests: by its
-    time after the change, and by its change. The rule is that of `stats.outliers`.
+    The worst comes first, and each is there once. A node is compared with the middle of its group in every test and in
+    the mean of all tests: by its time after the change, and by its change. The rule is that of `stats.outliers`.
 
     Args:
         prior: the assumed spreads between runs and between devices.
@@ -68,9 +68,9 @@ def slow_nodes(
 
 
 def _mean_of_all(tests: Mapping[str, NodeValues]) -> Iterator[tuple[str, NodeValues]]:
-    """Yield the mean over all tests of each node that has all of them, under an empty name.
+    """Yield the mean over all tests, under an empty name.
 
-    Nothing is yielded of a single test, and where no node has all tests.
+    It is of the nodes that have all of them. Nothing is yielded of a single test, and where no node has all tests.
     """
     # The nodes that have all tests; the mean of a single test would be that test again.
     common = set.intersection(*map(set, tests.values())) if len(tests) > 1 else set()
@@ -85,9 +85,9 @@ def _mean_of_all(tests: Mapping[str, NodeValues]) -> Iterator[tuple[str, NodeVal
 
 
 def _judged(values: NodeValues, assumed: float) -> Iterator[tuple[str, float, float]]:
-    """Yield each node with its distance from the middle of all in log seconds, and the p of it.
+    """Yield each node with its distance from the middle of all, and its p.
 
-    `assumed` is the assumed spread of the values.
+    Distances are in log seconds. `assumed` is the assumed spread of the values.
     """
     import numpy
 

@@ -72,7 +72,10 @@ class RunSeries:
 
     @property
     def single_runs(self) -> Values:
-        """The number of every run behind the points, in the order of time: of a point that stands for several, all."""
+        """The number of every run behind the points, in the order of time.
+
+        Of a point that stands for several runs it has all.
+        """
         if self.raw is None:
             return self.runs
         runs, _ = self.raw
@@ -166,7 +169,9 @@ def _by_length(
 
 
 def _best_cuts(values: Values, noise: Values) -> list[tuple[int, ...]]:
-    """Return the index of the first point after each of the best steps, for each series.
+    """Return the best steps of each series.
+
+    A step is the index of the first point after it.
 
     Args:
         values: [series, points].
@@ -204,7 +209,10 @@ def _cuts_of(starts: Sequence[int]) -> tuple[int, ...]:
 
 
 def fit_levels(values: Values, cuts: tuple[int, ...]) -> Shape:
-    """Return steps at these places: each level is the mean of the values between two cuts."""
+    """Return steps at these places.
+
+    Each level is the mean of the values between two cuts.
+    """
     starts = [0, *cuts]
     lengths = numpy.diff([*starts, len(values)])
     levels = numpy.add.reduceat(values, starts) / lengths
@@ -229,9 +237,10 @@ def fit_slopes(days: Sequence[Values], values: Sequence[Values]) -> list[Shape]:
 
 
 def trend_of(days: Values, values: Values) -> tuple[float, tuple[float, float], float]:
-    """Return how much a series changes from its first point to its last, by the slopes of all pairs of its points.
+    """Return how much a series changes from its first point to its last.
 
-    It comes with its interval of 95 %, and with the standard normal score of the hypothesis that it is chance.
+    It comes with its interval of 95 %, and with the standard normal score of the hypothesis that it is chance. The
+    slopes of all pairs of points show it.
 
     The size is Theil and Sen's median slope; the interval is that of Sen (1968), "Estimates of the regression
     coefficient based on Kendall's tau".
@@ -259,7 +268,9 @@ MOST_EXACT = 50
 
 
 def _order_score(points: int, difference: int) -> float:
-    """Return the standard normal score of Mann's (1945) test that the order of points is chance.
+    """Return the standard normal score of Mann's (1945) test.
+
+    Its hypothesis is that the order of the points is chance.
 
     Args:
         difference: how many more pairs rise than fall, or the other way round.
@@ -274,16 +285,19 @@ def _order_score(points: int, difference: int) -> float:
 
 
 def _order_deviation(points: int) -> float:
-    """Return the standard deviation of the rising pairs less the falling ones, in random order."""
+    """Return the standard deviation of the rising pairs less the falling ones.
+
+    The points are in random order.
+    """
     return math.sqrt(points * (points - 1) * (2 * points + 5) / 18)
 
 
 @functools.lru_cache
 def _order_chances(points: int) -> Values:
-    """Return the chance of each number of falling pairs, for points in random order: [pairs + 1].
+    """Return the chance of each number of falling pairs: [pairs + 1].
 
-    A further point falls below 0, 1, … or all of the earlier ones, each with the same chance (Kendall 1938, "A new
-    measure of rank correlation").
+    The points are in random order. A further point falls below 0, 1, … or all of the earlier ones, each with the same
+    chance (Kendall 1938, "A new measure of rank correlation").
     """
     chances: Values = numpy.ones(1)
     for earlier_points in range(1, points):
@@ -344,9 +358,9 @@ class SeriesChange:
     after: int
 
     def path(self, series: RunSeries) -> Values:
-        """Return what this change adds to each point of a series, in log seconds.
+        """Return what this change adds to each point of a series.
 
-        The series may be another one than that of the change.
+        It is in log seconds. The series may be another one than that of the change.
         """
         if self.kind == "step":
             return numpy.where(series.runs >= self.after, self.size, 0.0)
@@ -412,9 +426,9 @@ def examine(
 
 
 def _significant(judge: "_Judge", cases: Sequence["_FittedSeries"]) -> list[SeriesChange]:
-    """Return the changes that chance does not explain, in the order of the series.
+    """Return the changes that chance does not explain.
 
-    A slope that may be chance gives way to steps.
+    They are in the order of the series. A slope that may be chance gives way to steps.
     """
     drifts = [judge.drift(case) for case in cases]
     weak = [
@@ -466,7 +480,10 @@ class _FittedSeries:
 def _fitted(
     series: RunSeries, values: Values, steps: Shape, slope: Shape, noise: float
 ) -> _FittedSeries:
-    """Return a series with its best steps, or with a slope if this explains it better."""
+    """Return a series with its best steps.
+
+    It has a slope instead if this explains it better.
+    """
     shape = slope if slope.cost < steps.cost else steps
     # From the fitted shape to the points whose outliers are not limited.
     distances = series.logs - (values - shape.residuals)
@@ -492,7 +509,7 @@ def _spreads(cases: Sequence[_FittedSeries], priors: dict[str, Prior]) -> dict[s
 
 
 def _inflation(cases: Sequence[_FittedSeries]) -> float:
-    """Return the factor by which the correlation of runs raises the variance of their mean.
+    """Return the factor that correlation brings to the variance of a mean.
 
     It is (1 + ρ) / (1 − ρ) for the median correlation ρ of neighbouring residuals, at least 1: the
     variance of a mean is larger by this factor than that of as many independent values.
@@ -589,7 +606,9 @@ class _Judge:
         return max(variance, square / max(1, len(residuals) - 1)) / len(residuals)
 
     def drift(self, case: _FittedSeries) -> SeriesChange | None:
-        """Return the drift of a series, or None where it is not significant or steps explain the series better.
+        """Return the drift of a series.
+
+        It is None where it is not significant, or where steps explain the series better.
 
         Its p is Mann and Kendall's, its slope Theil and Sen's.
         """

@@ -84,7 +84,10 @@ def history_text(tables: RunTables, run_history: History, width: int, colour: bo
 
 
 def _change_lines(tables: RunTables, change: HistoryChange) -> list[str]:
-    """Return the lines on one change: size, time, tests, units, runs, trend and changed facts."""
+    """Return the lines on one change.
+
+    They have its size, time, tests, units, runs, trend and changed facts.
+    """
     worst, is_step = change.found[0], change.kind == "step"
     size = f"{format_percent(change.change)} of time ({_span(worst.change_low, worst.change_high)})"
     opening, joint, when = (
@@ -119,9 +122,10 @@ def _units_text(tables: RunTables, change: HistoryChange) -> str:
 
 
 def _tests_table(tables: RunTables, run_history: History, width: int, colour: bool) -> str:
-    """Return the table of all tests, a row for each test of each hardware.
+    """Return the table of all tests.
 
-    The trend is that of all units together, or of the first unit where they are too few.
+    There is a row for each test of each hardware. The trend is that of all units together, or of the first unit where
+    they are too few.
     """
     series_by_test: dict[int, RunSeries] = {}
     for series in run_history.series:
@@ -155,7 +159,10 @@ def _tests_table(tables: RunTables, run_history: History, width: int, colour: bo
 
 
 def _closing(tables: RunTables, run_history: History) -> list[str]:
-    """Return the last lines: what is left out, and the numbers of series, runs and changes."""
+    """Return the last lines.
+
+    They tell what is left out, and the numbers of series, runs and changes.
+    """
     lines = _unfit_lines(tables)
     if run_history.undated:
         lines.append(f"{run_history.undated} runs without a date are left out")
@@ -230,7 +237,10 @@ def _none_found(report: Fleet, by: str | None) -> str:
 
 
 def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> str:
-    """Return the table of slow parts, a row for each of their slow classes."""
+    """Return the table of slow parts.
+
+    There is a row for each of their slow classes.
+    """
     table = TextTable(
         ("#", "right"), ("what", "left"), ("test", "left"), ("slower", "right"), ("95 %", "right")
     )
@@ -250,7 +260,10 @@ def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> s
 
 
 def _finding_lines(number: int, finding: SlowPart) -> list[str]:
-    """Return the lines on one finding; `number` is that of its rows in the table."""
+    """Return the lines on one finding.
+
+    `number` is that of its rows in the table.
+    """
     where = f" on {finding.node}" if finding.node != finding.part else ""
     lines = [f"{number}. {WORDS[finding.level]} {finding.part}{where}, {finding.hardware}"]
     sometimes = ", only in some of these runs; roofline history shows since when"
@@ -268,7 +281,10 @@ def _finding_lines(number: int, finding: SlowPart) -> list[str]:
 
 
 def _incomplete_lines(nodes: Sequence[IncompleteNode]) -> list[str]:
-    """Return the lines on nodes of which less is judged: `node003: 7 of 8 GPUs, 1 of 2 tests: …`."""
+    """Return the lines on nodes of which less is judged.
+
+    One reads `node003: 7 of 8 GPUs, 1 of 2 tests: …`.
+    """
     lines = [_incomplete_line(node) for node in nodes]
     return cut(lines, MOST_PRINTED, "such nodes; --json has all of them")
 
@@ -287,7 +303,10 @@ def _incomplete_line(node: IncompleteNode) -> str:
 
 
 def _hardware_lines(hardware: HardwareCount) -> list[str]:
-    """Return the lines on one hardware: counts, detectable effects, and runs that name no device."""
+    """Return the lines on one hardware.
+
+    They have counts, detectable effects, and runs that name no device.
+    """
     counts = {
         "node": hardware.nodes,
         "device": hardware.devices,
