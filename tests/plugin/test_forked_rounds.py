@@ -30,8 +30,27 @@ def test_one(roofline, busy):
 """
 
 
+# What a run on the fake device asks of torch; importing all of it takes longer than all the rest.
+TORCH = """
+import types
+from importlib import metadata
+
+__version__, version = metadata.version("torch"), types.SimpleNamespace(cuda=None, hip=None)
+get_num_threads, Tensor = lambda: 1, type("Tensor", (), {})
+"""
+
+
 @pytest.fixture
-def forking(desk, monkeypatch):
+def torch_instead(tmp_path_factory, monkeypatch):
+    """The file that new processes import in place of torch."""
+    folder = tmp_path_factory.mktemp("instead")
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    (folder / "torch.py").write_text(TORCH)
+    return folder / "torch.py"
+
+
+@pytest.fixture
+def forking(desk, torch_instead, monkeypatch):
     """Have rounds on the fake device forked, as they are on a processor."""
     monkeypatch.setattr(rounds, "may_fork", lambda state: True)
     monkeypatch.setattr(rounds, "RoundParent", RoundParent)
@@ -64,10 +83,8 @@ def test_rounds_are_forked_from_a_parent_that_is_replaced_every_few_rounds(forki
     assert not any(os.path.exists(f"/proc/{pid}") for pid in parents)  # noqa: PTH110
 
 
-def test_rounds_are_fresh_processes_where_the_parent_cannot_start(forking, monkeypatch):
-    (forking.path / "broken").mkdir()
-    (forking.path / "broken" / "torch.py").write_text("raise SystemExit(3)\n")
-    monkeypatch.setenv("PYTHONPATH", str(forking.path / "broken"), prepend=os.pathsep)
+def test_rounds_are_fresh_processes_where_the_parent_cannot_start(forking, torch_instead):
+    torch_instead.write_text("raise SystemExit(3)\n")
     result, (_, *further) = run(forking, 3)
     assert result.ret == 0
     assert [(parent, forked) for _, parent, _, _, forked in further] == [(os.getpid(), False)] * 2
