@@ -107,7 +107,7 @@ def test_a_server_that_is_killed_is_blamed_and_none_of_its_ranks(two):
 
 
 def test_nothing_stays_of_a_pool_that_nobody_holds_any_more_and_what_a_job_imports_is_a_part_of_it():
-    own = RealRanks(2, Local(forks=True))
+    own = RealRanks(1, Local(forks=True))
     with whole_processes(own.pool.placement):
         parents = {found["parent"] for found in asked(own, ranks.about_its_process)}
         own.pool.stop()
