@@ -351,6 +351,8 @@ def desk(
         "PYTEST_ADDOPTS",
     ):
         monkeypatch.delenv(name, raising=False)
+    # For the processes that an inner run starts; this one has torch.
+    monkeypatch.setenv("WITHOUT_TORCH", "1")
     warm_rounds.install(monkeypatch)
     return Desk(pytester, _recorded)
 

@@ -322,8 +322,7 @@ def test_both(measure, benchmark):
 """
 
 
-def test_a_held_test_has_its_first_process_there_and_its_last_verdict(bench, monkeypatch):
-    monkeypatch.setenv("WITHOUT_TORCH", "1")
+def test_a_held_test_has_its_first_process_there_and_its_last_verdict(bench):
     against = bench.sessions(HELD, (1.0, 1.005, 0.995, 1.0025, 0.9975))
     bench.script(
         slow={

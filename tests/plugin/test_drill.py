@@ -116,9 +116,8 @@ def test_on_the_host_a_call_waits_for_a_share_of_its_own_duration(monkeypatch):
 
 
 @pytest.fixture
-def told(desk, monkeypatch, capfd):
+def told(desk, capfd):
     """Runs `roofline drill` in the folder of the desk with a real pytest; its exit status and all that was printed."""
-    monkeypatch.setenv("WITHOUT_TORCH", "1")
 
     def run(share, *arguments):
         answer = desk.cli("drill", share, *arguments, "-p", "no:hypothesispytest", "-q")

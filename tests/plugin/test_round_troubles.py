@@ -207,7 +207,7 @@ def interrupted(desk, open_one):
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     run = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-p", "no:hypothesispytest", *open_one, "--roofline-save=stopped"],
-        cwd=desk.path, env=environment | {"WITHOUT_TORCH": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        cwd=desk.path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, start_new_session=True,
     )  # fmt: skip
     try:

@@ -37,8 +37,7 @@ def test_third(roofline, busy):
 IN_THE_MIDDLE = 200
 
 
-def test_a_killed_run_keeps_every_finished_measurement(desk, monkeypatch):
-    monkeypatch.setenv("WITHOUT_TORCH", "1")
+def test_a_killed_run_keeps_every_finished_measurement(desk):
     desk.suite(THREE.format(after=IN_THE_MIDDLE, event="os.kill(os.getpid(), signal.SIGKILL)"))
     desk.subprocess("--roofline-save=killed", "-p", "no:hypothesispytest")
     run = desk.saved("killed")
