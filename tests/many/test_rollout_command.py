@@ -131,6 +131,7 @@ def test_the_text_has_what_is_missing_and_the_changes_of_both_groups_beside_the_
     (step,) = [line.split() for line in lines if line.startswith("step ")]
     assert step[:7] == ["step", "+20.0", "%", "+0.0", "%", "+20.0", "%"]
     assert step[-2:] == ["3:3", "REGRESSED"]
+    assert {"changed: node0, node1, node2", "control: node3, node4, node5"} < set(lines)
     assert max(map(len, lines[1:])) <= 80
 
 

@@ -73,7 +73,9 @@ def rollout_text(rollout: Rollout, labels: Sequence[str], width: int, colour: bo
     if rollout.tests:
         lines += filter(None, (tolerance_text(rollout.rows),))
         lines.append(_table(rollout, width, colour))
+        nodes = {CHANGED: rollout.treated.nodes, CONTROL: rollout.controls.nodes}
         lines += [
+            *(f"{name}: {printable(listed(nodes[name], MOST_NAMED))}" for name in nodes),
             f"spread between nodes: {rollout.spread}",
             totals_text([test.row for test in rollout.tests]),
         ]
