@@ -64,13 +64,13 @@ def modules(package):
     )
 
 
-def imported(source, module):
-    """Every absolute name that the source of a dotted `module` imports, relative ones resolved.
+def imported(code, module):
+    """Every absolute name that the code of a dotted `module` imports, relative ones resolved.
 
     `from .a import b` gives `a.b`, since b may be a module as well as a name in one.
     """
     parents = module.split(".")
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(code):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -93,9 +93,15 @@ SOURCES = {path: path.read_text(encoding="utf-8") for path in FILES}
 
 
 @cache
+def code_of(path):
+    """A file's code; parsing all takes a second, which a process that only collects tests does not spend."""
+    return ast.parse(SOURCES[path])
+
+
+@cache
 def imports_by_file():
-    """What each file imports; parsing all takes seconds, which a process that only collects tests does not spend."""
-    return {path: set(imported(source, dotted(path))) for path, source in SOURCES.items()}
+    """What each file imports."""
+    return {path: set(imported(code_of(path), dotted(path))) for path in FILES}
 
 
 def layer(name):
@@ -120,7 +126,7 @@ def test_an_import_is_found_wherever_it_stands():
         ("p.a.b", "if TYPE_CHECKING:\n    import torch", {"torch"}),
         ("p.a.b", "try:\n    import x\nexcept ImportError:\n    import y as x", {"x", "y"}),
     ]
-    assert [set(imported(source, module)) for module, source, _ in cases] == [
+    assert [set(imported(ast.parse(source), module)) for module, source, _ in cases] == [
         names for _, _, names in cases
     ]
 
@@ -185,9 +191,7 @@ def test_nothing_is_imported_by_a_name_made_at_run_time_and_nothing_unpickled():
 
     def flaws(path):
         calls = {
-            ast.unparse(node.func)
-            for node in ast.walk(ast.parse(SOURCES[path]))
-            if isinstance(node, ast.Call)
+            ast.unparse(node.func) for node in ast.walk(code_of(path)) if isinstance(node, ast.Call)
         }
         made = {"__import__", "import_module", "eval", "exec"}
         made |= set() if path in loads else {"importlib.import_module"}
@@ -201,7 +205,7 @@ def test_a_class_name_is_defined_once_in_the_package():
     defined = Counter(
         node.name
         for path in PLUGIN_FILES
-        for node in ast.walk(ast.parse(SOURCES[path]))
+        for node in ast.walk(code_of(path))
         if isinstance(node, ast.ClassDef)
     )
     assert {name for name, count in defined.items() if count > 1} == set()
@@ -239,9 +243,8 @@ def test_the_plugin_stands_on_at_most_six_floors():
     """A file stands one floor above the highest that it imports, also inside functions."""
     paths = [path for path in PLUGIN_FILES if path.parent == PLUGIN / "plugin"]
     needed = {
-        path: set(
-            imported(ast.unparse(WithoutTypes().visit(ast.parse(SOURCES[path]))), dotted(path))
-        )
+        # Parsed anew, since what the others look at keeps its imports.
+        path: set(imported(WithoutTypes().visit(ast.parse(SOURCES[path])), dotted(path)))
         for path in paths
     }
     graph, floors = arrows(paths, needed), {}
@@ -317,13 +320,13 @@ def reaching(path):
                 )
             }
         if isinstance(node, ast.Import | ast.ImportFrom):
-            for name in imported(ast.unparse(node), dotted(path)):
+            for name in imported(node, dotted(path)):
                 if (needed := feature(name)) and needed not in inside:
                     yield needed, required
         for part in ast.iter_child_nodes(node):
             yield from look(part, required)
 
-    yield from look(ast.parse(SOURCES[path]), set())
+    yield from look(code_of(path), set())
 
 
 def test_an_import_from_a_feature_stands_in_a_function_behind_its_requirement():
@@ -397,9 +400,7 @@ def test_a_feature_across_folders_is_found_from_one_file_that_the_page_on_the_de
     rows = dict(re.findall(r"^\| ([a-z ]+) \| `(\w+/\w+\.py)` \|$", page, re.MULTILINE))
     assert BEGINNINGS == rows
     for file in BEGINNINGS.values():
-        places = re.findall(
-            r"`((?:\w+/)+\w+\.py)`", ast.get_docstring(ast.parse(SOURCES[PLUGIN / file]))
-        )
+        places = re.findall(r"`((?:\w+/)+\w+\.py)`", ast.get_docstring(code_of(PLUGIN / file)))
         assert len(places) >= 4, file
         assert [place for place in places if not (PLUGIN / place).exists()] == [], file
 
@@ -409,7 +410,7 @@ def test_the_developers_programs_import_what_is_there():
     """Their own tests run only where they change, and a renamed module breaks them from here."""
     root, missing = Path(__file__).parents[1], []
     for path in [*(root / "benchmarks").rglob("*.py"), *(root / "baselines").rglob("*.py")]:
-        for name in imported(path.read_text(encoding="utf-8"), "program"):
+        for name in imported(ast.parse(path.read_text(encoding="utf-8")), "program"):
             module, _, member = name.rpartition(".")
             if module.startswith(("pytest_roofline", "roofline_kernels")):
                 found = importlib.util.find_spec(name) if _is_package(module) else None
