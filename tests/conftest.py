@@ -35,6 +35,7 @@ from pytest_roofline.core.storage import decode_json, to_plain, to_record
 from pytest_roofline.core.work import Work
 from pytest_roofline.engine import identity
 
+from . import warm
 from .features import needs_missing
 
 # Shared machines pause at will, so no example has a deadline. The examples are the same every time, so that what is red
@@ -49,6 +50,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # A shell that starts this in the background has Ctrl-C ignored, here and in all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    """All workers of xdist have processes forked from the same one, which imports for seconds."""
+    if config.getoption("numprocesses", None):
+        warm.share()
 
 
 def pytest_sessionstart(session):

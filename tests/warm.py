@@ -8,6 +8,7 @@ environment when it is imported is the tests' own.
 
 import atexit
 import contextlib
+import functools
 import gc
 import json
 import os
@@ -22,6 +23,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 BOOT_S = 120.0
+# The variable that tells the workers of xdist where the server of all of them listens.
+SHARED = "TESTS_WARM_SERVER"
 _servers = []
 
 
@@ -100,8 +103,15 @@ def run(arguments, *, cwd=None, env=None, timeout=240.0, limit_bytes=None):
     return subprocess.CompletedProcess(process.args, status, *texts)
 
 
+def share():
+    """Start the server of this process and of all that it starts."""
+    os.environ[SHARED] = _address()
+
+
 def _address():
-    """Where this process's own server listens; started when the first needs it."""
+    """Where the server listens: that of all workers, or this process's own, started when the first needs it."""
+    if SHARED in os.environ:
+        return os.environ[SHARED]
     if not _servers:
         # A socket's path may not be long, as that of TMPDIR may be.
         path = Path(tempfile.mkdtemp(prefix="warm-", dir="/tmp")) / "socket"
@@ -132,7 +142,10 @@ def _stop():
 
 
 def serve(path):
-    """Fork a process for each that asks, until the tests end. Returns in those processes, with what was asked for."""
+    """Fork a process for each that asks, until the tests end. Returns in those processes, with what was asked for.
+
+    What takes long is imported for the first.
+    """
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
@@ -148,6 +161,7 @@ def serve(path):
             if listener not in ready:
                 continue
             connection, _ = listener.accept()
+            prepare()
             if os.fork():
                 connection.close()
                 continue
@@ -228,6 +242,7 @@ def execute(how, *arguments):
         runpy.run_path(how, run_name="__main__")
 
 
+@functools.cache
 def prepare():
     """Import what takes long; nothing that is a plugin of pytest, since pytest wants to import those itself."""
     import pytest  # noqa: F401
@@ -242,7 +257,6 @@ def prepare():
 
 
 if __name__ == "__main__":
-    prepare()
     asked_for = serve(sys.argv[1])
     become(asked_for)
     execute(*asked_for["arguments"])
