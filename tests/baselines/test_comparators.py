@@ -249,7 +249,7 @@ def test_a_measurement_on_two_devices_is_found_and_counted_and_another_link_is_a
             None,
         )
     other = baseline(make.measured(key=two(product="h100-sxm5")))
-    assert other.count("peer_copy_one_way", SIZE, make.hardware()) == 0
+    assert other.count([("peer_copy_one_way", SIZE)], (), make.hardware()) == 0
     _, why = find_reference(baseline(make.measured(key=two())), two("pcie"), make.copy())
     assert "no entry for this hardware (h200-sxm, 141gb, pcie, 2 devices)" in why
     assert "nearest entries: h200-sxm, 141gb, nvlink-switch, 2 devices" in why

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -47,7 +48,9 @@ def exported(make, tmp_path):
     """Export records as a format would: what comes of one run that holds them."""
 
     def exported(name, *records, **changes):
-        return export([make.run(tmp_path / "run.jsonl", *records, **changes)], name)
+        run = make.run(tmp_path / "run.jsonl", *records, **changes)
+        document, names, left_out = export([run], name)
+        return SimpleNamespace(document=document, names=names, left_out=left_out)
 
     return exported
 

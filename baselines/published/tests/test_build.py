@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.baselines.checks import check
-from pytest_roofline.baselines.files import BaselineFolders, read_baseline, write_baseline
+from pytest_roofline.baselines.files import entries_of, read_baseline, write_baseline
 from pytest_roofline.core.entries import Entry, Session
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.work import Work
@@ -168,7 +168,7 @@ def test_every_file_that_ships_is_sane_and_of_a_product_that_is_known(found, mod
     } - known
     # Of unknown products the driver's own name is family and product.
     assert all(product in (family, None) for family, product in unknown)
-    assert len(BaselineFolders([ROOT / "baselines"]).family("cpu")) == 0
+    assert len(entries_of("cpu", [ROOT / "baselines"])) == 0
 
 
 def test_nothing_that_ships_names_the_workplace():
