@@ -78,6 +78,13 @@ class Comparator(ABC):
         return key.label if record is None else record.label
 
     @abstractmethod
+    def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
+        """Return the modes of the processes, as `Reference.achieved`.
+
+        It is empty where none are recorded. A measurement asks for it before it starts, when nothing else may be read.
+        """
+
+    @abstractmethod
     def keys(self) -> list[Key]:
         """Return all of its keys."""
 
@@ -188,6 +195,11 @@ class BaselineComparator(Comparator):
         """Return the environments of the entry's sessions."""
         entry = self._record(key)
         return () if entry is None else tuple(session.environment for session in entry.sessions)
+
+    def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
+        """Return the modes of the entry's sessions."""
+        entry = self._record(key)
+        return unique_modes(session.achieved for session in entry.sessions) if entry else ()
 
     def test_of(self, key: Key) -> str:
         """Return the id of the test that recorded the entry for `key`."""
@@ -318,6 +330,10 @@ class RunComparator(Comparator):
 
     def _record(self, key: Key) -> Measurement | None:
         return self.measurement(key)
+
+    def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
+        """Return the modes in which the runs timed it."""
+        return unique_modes(measurement.samples.achieved for measurement in self.measured(key))
 
     def keys(self) -> list[Key]:
         """Return every key of the runs, in their order."""

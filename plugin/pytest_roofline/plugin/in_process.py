@@ -145,10 +145,9 @@ def _graph_before(comparator: Comparator, key: Key, work: Work) -> bool | None:
     A graph replays many calls at once. It is None without such a baseline, or where its processes differ. The choice
     depends on how long a call takes; for a call near that limit it would change from run to run without this.
     """
-    reference = comparator.reference(key)
-    if reference is None or comparator.work(key) != work:
+    if comparator.work(key) != work:
         return None
-    modes = {"graph" in achieved for achieved in reference.achieved}
+    modes = {"graph" in achieved for achieved in comparator.achieved(key)}
     return modes.pop() if len(modes) == 1 else None
 
 
