@@ -99,9 +99,9 @@ def test_files_of_other_versions_or_of_none_are_refused(versions, saved, changes
 
 
 def test_a_run_of_the_tests_says_its_versions(versions, tmp_path, pytester, request):
-    # The conftest of all tests, in a run of its own, with the module that it imports.
+    # The conftest of all tests, in a run of its own, with the modules that it imports.
     tests = pytester.mkpydir("tests")
-    for name in ("conftest.py", "features.py"):
+    for name in ("conftest.py", "features.py", "warm.py"):
         shutil.copy(request.config.rootpath / "tests" / name, tests)
     (tests / "test_one.py").write_text("def test_one(): pass")
     assert (
