@@ -1,9 +1,11 @@
 """The commands `roofline history`, `fleet` and `rollout`. They judge thousands of files."""
 
+import contextlib
 import fnmatch
+import gc
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +41,21 @@ MOST_NAMED = 5
 EXTRA = "pip install 'pytest-roofline[report]'"
 
 
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Switch Python's collector of cycles off.
+
+    Millions of rows hold no cycle, and it would look through them again and again.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 runs_argument = click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
 since_option = click.option(
     "--since", metavar="DATE", help="Use only runs from this date on (ISO 8601)."
@@ -61,6 +78,7 @@ nodes_option = click.option("--nodes", metavar="LIST|@FILE",
 )
 @click.option("--by", type=click.Choice(["device", "node", "hardware"]), default="device", show_default=True,
               help="What a series follows; a CPU counts as its node where nodes keep their names.")  # fmt: skip
+@_without_collector()
 def history(minimum: str, by: str, as_json: bool, **selection: Any) -> int:
     """Show every test of RUNS over time: steps, and drift that no single comparison sees; worst first.
 
@@ -126,6 +144,7 @@ def _history_as_json(tables: "RunTables", run_history: "History") -> dict[str, o
     type=click.Choice(["node", "gpu", "link"]),
     help="Show only these levels (default: all).",
 )
+@_without_collector()
 def fleet(
     minimum: str,
     by: str | None,
@@ -214,6 +233,7 @@ def _fleet_as_json(
 )
 @click.option("--name-only", is_flag=True,
               help="Print only the nodes that are slower than their own group, one a line.")  # fmt: skip
+@_without_collector()
 def rollout(
     before: str,
     after: str,

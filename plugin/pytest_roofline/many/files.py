@@ -5,7 +5,6 @@ A run file is decoded straight into these fields; unknown ones are skipped. Wher
 """
 
 import functools
-import gc
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -118,14 +117,7 @@ def read_files(paths: Sequence[str], host: str = "", plan: ReadPlan = RECOGNISED
     Raises:
         BadInput: there are logs, and the feature that reads them was taken out.
     """
-    was_enabled = gc.isenabled()
-    # Rows hold no cycles. The collector would look through millions of them again and again.
-    gc.disable()
-    try:
-        return [file for path in paths for file in _read_usable(path, host, plan)]
-    finally:
-        if was_enabled:
-            gc.enable()
+    return [file for path in paths for file in _read_usable(path, host, plan)]
 
 
 def _read_usable(path: str, host: str, plan: ReadPlan) -> Iterator[RunFile]:
