@@ -4,7 +4,8 @@ import numpy
 import pytest
 from scipy import stats
 
-from pytest_roofline.many.steps import MOST_EXACT, trend_of
+from pytest_roofline.many.steps import MOST_EXACT, RunSeries, examine, trend_of
+from pytest_roofline.stats.spread import priors
 
 
 def made_up_series(points: int, slope: float) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -68,3 +69,21 @@ def test_equal_values_make_a_trend_less_sure():
     *_, with_equal_values = trend_of(days, numpy.array([0.0, 1.0, 2.0, 2.0, 2.0, 5.0, 6.0, 7.0]))
 
     assert 0 < with_equal_values < rising
+
+
+def test_a_small_change_is_left_out_before_its_pairs_are_sorted():
+    days = numpy.arange(8.0)
+
+    assert trend_of(days, 0.01 * days, smallest_size=0.08) is None
+    assert trend_of(days, 0.01 * days, smallest_size=0.06) is not None
+
+
+def test_runs_of_one_moment_have_no_drift():
+    """As of many nodes that start together, all in one series."""
+    generator = numpy.random.default_rng(7)
+    for _ in range(100):
+        # A line explains these at times better than the steps between them, which cost more.
+        logs = 0.01 * generator.standard_t(2, size=12)
+        series = RunSeries(0, "", numpy.arange(12), numpy.zeros(12), logs, "device")
+
+        assert "drift" not in {change.kind for change in examine([series], priors(), 0.02)}

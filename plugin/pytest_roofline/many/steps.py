@@ -236,7 +236,9 @@ def fit_slopes(days: Sequence[Values], values: Sequence[Values]) -> list[Shape]:
     return [Shape(cuts=(), levels=(), residuals=row) for row in _by_length(values, residuals)]
 
 
-def trend_of(days: Values, values: Values) -> tuple[float, tuple[float, float], float]:
+def trend_of(
+    days: Values, values: Values, smallest_size: float = 0.0
+) -> tuple[float, tuple[float, float], float] | None:
     """Return how much a series changes from its first point to its last.
 
     It comes with its interval of 95 %, and with the standard normal score of the hypothesis that it is chance. The
@@ -248,19 +250,26 @@ def trend_of(days: Values, values: Values) -> tuple[float, tuple[float, float], 
     Args:
         days: [points], sorted; not all equal.
         values: [points].
+        smallest_size: of a smaller change nothing is worth telling.
+
+    Returns:
+        None for a smaller change.
     """
     first, last = numpy.triu_indices(len(days), 1)
     spans, rises = days[last] - days[first], values[last] - values[first]
     apart = spans > 0
-    slopes = numpy.sort(rises[apart] / spans[apart])
+    slopes, span = rises[apart] / spans[apart], float(days[-1] - days[0])
+    size = float(numpy.median(slopes)) * span
+    if abs(size) < smallest_size:
+        return None
+    slopes.sort()
     # The ranks of the slopes at the ends of the interval.
     half_width = float(special.ndtri(0.975)) * _order_deviation(len(days))
     low_rank = max(0, round((len(slopes) - half_width) / 2) - 1)
     high_rank = min(len(slopes) - 1, round((len(slopes) + half_width) / 2))
-    span = float(days[-1] - days[0])
     interval = (float(slopes[low_rank]) * span, float(slopes[high_rank]) * span)
     score = _order_score(len(days), int(numpy.sign(slopes).sum()))
-    return float(numpy.median(slopes)) * span, interval, score
+    return size, interval, score
 
 
 # The most points for which the distribution of Kendall's statistic is computed; beyond it is close to a normal one.
@@ -612,9 +621,14 @@ class _Judge:
 
         Its p is Mann and Kendall's, its slope Theil and Sen's.
         """
-        if case.shape.levels:
+        days = case.series.days
+        # Runs of one moment, as of many nodes that start together, show no change over time.
+        if case.shape.levels or days[0] == days[-1]:
             return None
-        size, interval, score = trend_of(case.series.days, case.values)
+        trend = trend_of(days, case.values, self.smallest_size)
+        if trend is None:
+            return None
+        size, interval, score = trend
         # Correlated neighbours make the statistic vary more.
         p = 2 * float(special.ndtr(-score / math.sqrt(self.inflation)))
         runs = case.series.single_runs
