@@ -1,6 +1,7 @@
 """Thousands of run files as one table: the same rows as by the reader of one run."""
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,11 @@ def test_folders_patterns_names_and_lists_are_one_list_without_doubles(save, tmp
     ):
         with pytest.raises(BadInput, match=why):
             expand(names, tmp_path, listed)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(save, tmp_path):
+    os.mkfifo(tmp_path / "runs.jsonl")
+
+    (file,) = read_files([str(tmp_path / "runs.jsonl")])
+
+    assert "is a device or a pipe; expected a file" in file.broken

@@ -6,6 +6,7 @@ A run file is decoded straight into these fields; unknown ones are skipped. Wher
 
 import functools
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -148,10 +149,12 @@ def _read_log(path: str, host: str, plan: ReadPlan) -> Iterator[RunFile]:
 
 def read_run_file(path: str) -> RunFile:
     """Return the contents of a run file. Raise BadFile if it cannot be used."""
+    # A missing file or a pipe has no content here; the careful reader below refuses it with the reason.
     content = b""
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-            content = file.read()
+        if os.path.isfile(path):  # noqa: PTH113
+            with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+                content = file.read()
         return parse_run(content, path)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         # `read_run`, the careful reader, refuses the file, or finds that its last line was cut.
