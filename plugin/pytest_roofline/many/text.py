@@ -71,12 +71,19 @@ def _span(low: float, high: float) -> str:
 
 def history_text(tables: RunTables, run_history: History, width: int, colour: bool) -> str:
     """Return every change, every test with its trend, and the counts."""
-    changes = [
-        "\n".join(map(printable, _change_lines(tables, change))) for change in run_history.changes
+    changes = run_history.changes
+    # A change takes as long to word as the runs are many, so only those that are printed are.
+    paragraphs = [
+        "\n".join(map(printable, _change_lines(tables, change)))
+        for change in changes[:MOST_PRINTED]
     ]
+    if len(changes) > MOST_PRINTED:
+        paragraphs.append(
+            f"… and {len(changes) - MOST_PRINTED} smaller changes; --json has all of them"
+        )
     return "\n\n".join(
         [
-            *cut(changes, MOST_PRINTED, "smaller changes; --json has all of them"),
+            *paragraphs,
             _tests_table(tables, run_history, width, colour),
             "\n".join(_closing(tables, run_history)),
         ]
