@@ -338,7 +338,7 @@ class SidesResults:
     def unsound(self, twin: str) -> tuple[int, int, str]:
         """Return how many processes of a test have no sound time.
 
-        Beside it stands the number of all, and why. `twin` is the identity of the test. The first number counts the
+        `twin` is the identity of the test. The first number counts the
         processes without a sound time, the second all processes. The reason is that of the last unsound process, empty
         if there is none.
         """

@@ -58,7 +58,7 @@ def nothing_text(report: Report) -> str:
 def left_text(gaps: Sequence[Gap], row: Sequence[str]) -> str:
     """Return where candidates may become slower.
 
-    Such as `4 candidates left, x … y (99.3 %)`, or the candidate at which they do.
+    It reads `4 candidates left, x … y (99.3 %)`, or names the candidate at which they do.
 
     Args:
         gaps: one for each step.

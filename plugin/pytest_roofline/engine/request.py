@@ -55,7 +55,7 @@ class Timed:
     def __post_init__(self) -> None:
         """Raise BadInput for a field of the wrong type.
 
-        So are fields refused that exclude or need each other.
+        Fields that exclude or need each other are refused too.
         """
         _check_callable(self.call)
         for name, description in FUNCTIONS.items():

@@ -251,7 +251,7 @@ class Rounds:
             self._state.writer.write(calibration)
 
     def _note_outcome(self, outcome: Outcome, number: int) -> None:
-        """Note a test that a round skipped or failed."""
+        """Note a test that was skipped or failed in a round."""
         if outcome.outcome == "skipped":
             text = f"the test was skipped in round {number}: {outcome.reason}"
             self._note_lost_round(outcome.test_id, text)

@@ -87,7 +87,7 @@ class TimedResults(ResultKind):
         return {measurement.key.name for measurement in self._pending.get(test_id, [])}
 
     def forget_partial(self, test_id: str, name: str | None) -> None:
-        """Remove the partial measurement of a call without memory."""
+        """Remove the partial measurement of a call that ran out of memory."""
         pending = self._pending.get(test_id, [])
         pending[:] = [
             measurement

@@ -185,8 +185,8 @@ class Pool:
     def _let_go(self, size: int) -> None:
         """Have ranks leave the last world.
 
-        They are those that are not in the next one, the first `size` ranks. A process group may end only after all its
-        members have left it.
+        Those leave that are beyond the first `size` ranks, which make the next one. A process group may end only after
+        all its members have left it.
         """
         for rank in range(size, self._world_size):
             with contextlib.suppress(OSError):

@@ -422,7 +422,10 @@ def _expect(config: pytest.Config) -> Path | None:
 
 
 def _save(config: pytest.Config, folder: Path, against: tuple[Path, ...]) -> str | None:
-    """Return the new name of the run, if any."""
+    """Return the name to save the run under, if any.
+
+    It must be new.
+    """
     name = option_value(config, "save")
     if name is None:
         return None

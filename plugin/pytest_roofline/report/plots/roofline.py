@@ -176,7 +176,7 @@ def _series(points: Sequence[Point]) -> list[Trace]:
 
 
 def _share(point: Point, roofs: Mapping[str, Ceiling]) -> float | None:
-    """Return the share of a point of the roof that limits it.
+    """Return the rate of a point as a share of its roof.
 
     It is None where no roof is known. The roof is the memory's or that of the row's arithmetic, whichever is lower
     here.
