@@ -173,8 +173,9 @@ def merge_hardware(paths: Sequence[Path]) -> ProductIndex:
     base = shipped_hardware().catalogue
     for path in reversed(paths):
         hardware = read_hardware(path)
-        for mistake in mistakes(hardware):
-            text = printable(f"{mistake.entry} is {mistake.observed}; expected {mistake.expected}")
+        if all_mistakes := mistakes(hardware):
+            first = all_mistakes[0]
+            text = printable(f"{first.entry} is {first.observed}; expected {first.expected}")
             raise BadFile(
                 f"hardware {path}: {text}; `roofline baseline check {path}` lists all errors"
             )
