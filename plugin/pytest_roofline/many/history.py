@@ -178,7 +178,8 @@ def _series(tables: RunTables, by: str) -> tuple[list[RunSeries], int]:
     A point is the median of a run's processes.
     """
     is_dated = tables.runs["started"].notna()
-    rows = tables.fit[tables.fit["run"].map(is_dated)]
+    rows = tables.fit
+    rows = rows[rows["run"].map(is_dated)]
     points = (
         rows.assign(log=numpy.log(rows["seconds"]))
         .groupby(["test", "run"])["log"]

@@ -77,14 +77,16 @@ def _counts(tables: RunTables, cells: DataFrame) -> dict[str, dict[str, int]]:
     # Runs repeat the same measurements: of each test on each part one cell is enough.
     table = cells.drop_duplicates(["node", "test", "part", "sort"])
     table = table.assign(case=table["test"].map(cases))
+    by_unit = {
+        TEST: table.drop_duplicates(["node", "case"]),
+        GPU: table[table["sort"] == GPU].drop_duplicates(["node", "part"]),
+        LINK: table[table["sort"] == LINK].drop_duplicates(["node", "part"]),
+        MEASUREMENT: table.drop_duplicates(["node", "test", "part"]),
+    }
+    counts_by_unit = {unit: Counter(rows["node"]) for unit, rows in by_unit.items()}
     return {
-        str(node): {
-            TEST: rows["case"].nunique(),
-            GPU: rows["part"][rows["sort"] == GPU].nunique(),
-            LINK: rows["part"][rows["sort"] == LINK].nunique(),
-            MEASUREMENT: len(rows[["test", "part"]].drop_duplicates()),
-        }
-        for node, rows in table.groupby("node")
+        str(node): {unit: counts[node] for unit, counts in counts_by_unit.items()}
+        for node in sorted(counts_by_unit[TEST])
     }
 
 

@@ -85,10 +85,10 @@ def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
     `class`, `excess` (log seconds above the test's middle).
     """
     of_hardware = numpy.array([test.hardware == hardware for test in tables.tests], dtype=bool)
-    rows = tables.fit[of_hardware[tables.fit["test"]]]
-    on_one_node = (
-        rows["hosts"].astype(str).map(lambda hosts: not is_over_several(hosts)).to_numpy(dtype=bool)
-    )
+    rows = tables.fit
+    rows = rows[of_hardware[rows["test"]]]
+    # A categorical column asks once for each of its texts.
+    on_one_node = rows["hosts"].map(lambda hosts: not is_over_several(hosts)).to_numpy(dtype=bool)
     rows = rows[on_one_node]
     cells = (
         rows.assign(log=numpy.log(rows["seconds"]))

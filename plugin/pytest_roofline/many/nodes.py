@@ -127,6 +127,8 @@ def silent_nodes(
         names: of the nodes that are expected.
         sides: the runs of each side, by its name; the name is empty where there is one side.
     """
+    if not names:
+        return ()
     reasons: dict[str, list[str]] = {name: [] for name in names}
     for side, files in sides.items():
         tests = _tests_by_node(files)
