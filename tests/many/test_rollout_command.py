@@ -209,6 +209,10 @@ def test_what_cannot_be_used_gets_one_sentence(command, rollout, tmp_path):
     (tmp_path / "empty").mkdir()
     for arguments, words in (
         (("before", "after", "--control", "gone", "kept-after"), "gone.jsonl does not exist"),
+        (
+            ("before", "runs/gone", "--control", "kept-before", "kept-after"),
+            "runs/gone does not exist; expected names, paths, folders or patterns of what is there",
+        ),
         (("before", "empty", *CONTROL), "empty holds no run file"),
         (("before", "after/none*", *CONTROL), "no run file matches after/none*"),
         (("before", "after"), "expected --control BEFORE AFTER or --changed LIST"),

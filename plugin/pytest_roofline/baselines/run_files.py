@@ -261,7 +261,9 @@ def expand(
         for path in paths_of(argument, folder, logs=logs):
             # A pattern returns only files that exist; a name or path may not.
             if not os.path.exists(path):  # noqa: PTH110
-                raise BadInput(f"run file {path} does not exist")
+                raise BadInput(
+                    f"run file {path} does not exist; expected names, paths, folders or patterns of what is there"
+                )
             paths[os.path.abspath(path)] = None  # noqa: PTH100
     if not paths:
         raise BadInput("the list of run files is empty; expected names, paths, folders or patterns")
