@@ -309,13 +309,11 @@ def decode_json(text: bytes | str, where: str) -> Any:
         return msgspec.json.decode(raw)
     except RecursionError:
         raise BadFile(f"{where} is nested too deeply; expected a file of pytest-roofline") from None
-    except UnicodeDecodeError as error:
-        raise BadFile(f"{where} is not UTF-8 text ({error.reason}); expected JSON") from None
     except msgspec.ValidationError:
         raise BadFile(
             f"{where} holds a number that is too large; expected finite numbers"
         ) from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadFile(f"{where} {_why_not_json(raw, str(error))}") from None
 
 
@@ -324,6 +322,12 @@ def _why_not_json(raw: bytes, complaint: str) -> str:
 
     NaN and Infinity have a sentence of their own, since Python's json writes them.
     """
+    if "utf-8" in complaint.lower():
+        # Since 0.23 msgspec raises its own error for such bytes, without the reason.
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            return f"is not UTF-8 text ({error.reason}); expected JSON"
     position = re.search(r"byte (\d+)", complaint)
     offset = int(position[1]) if position else len(raw)
     lines = raw[:offset].count(b"\n")
