@@ -9,6 +9,7 @@ of each source as it was then, with commit and day. One that cannot be made anew
 """
 
 import argparse
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -128,6 +129,9 @@ def remake(makings: Sequence[Making]) -> list[str]:
     for command in dict.fromkeys(shared(making) for making in makings):
         own = [making for making in makings if shared(making) == command]
         print(f"python {' '.join(command)} ({_cost(own[0])})", flush=True)
+        if failure := prepare(own[0]):
+            failures.append(failure)
+            continue
         # As they are now: somebody may change them while the program runs.
         records = [
             (making, Record(stamp(), digests_of(making))) for making in own if making.sources
@@ -139,6 +143,22 @@ def remake(makings: Sequence[Making]) -> list[str]:
         for making, made in records:
             record(making, made)
     return failures
+
+
+def prepare(making: Making) -> str:
+    """Run the commands before a program; return a line about the first that failed, empty where none did."""
+    for text in making.before:
+        print(text, flush=True)
+        words = shlex.split(text)
+        if words[0] == "python":
+            words[0] = sys.executable
+        try:
+            status = subprocess.run(words, cwd=ROOT, check=False).returncode
+        except FileNotFoundError:
+            return f"{text}: {words[0]} was not found; install it, or put it on PATH"
+        if status:
+            return f"{text}: ended with status {status}; expected 0"
+    return ""
 
 
 def shared(making: Making) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ class Making:
         page: from the root of the repository.
         program: from there, with the option that names the part, if any; parts bear this name.
         arguments: that follow it; `{page}` stands for the page.
+        before: commands that record or fetch what the program reads, run first.
         minutes: that it takes on two cores.
         sources: files and folders that change its figures, beside the program; none where a test compares the page
             with what the program makes, or the line names its commit.
@@ -35,6 +36,7 @@ class Making:
     page: str
     program: str
     arguments: str = "-o {page}"
+    before: tuple[str, ...] = ()
     minutes: float = 0.1
     sources: tuple[str, ...] = ()
     needs: str = ""
@@ -85,10 +87,26 @@ PAIRED = _stats(
     "analyses.py", "outlook.py", "paired.py", "priors.json", "spread.py", "stats.py", "verdicts.py"
 )
 ATTENTION = "kernels/roofline_kernels/attention"
-TRANSFORMER_RUNS = tuple(
-    f"docs/results/runs/transformer/transformer-{name}.jsonl"
-    for name in ("steps", "steps-bf16", "steps-compiled", "warm-up", "memory", "profile", "ranks")
-)
+RUNS = "docs/results/runs/transformer"
+# By the name of a run, what pytest records in it.
+TRANSFORMER = {
+    f"transformer-{name}": f"perf_tests/{tests} --roofline-tier=nightly"
+    for name, tests in {
+        "steps": "test_transformer.py -k 'sdpa-eager and fp32 and (small and (c128 or c256 or c512) "
+        "or small-forward-c1024 or medium-forward-c128)' --roofline-budget=2",
+        "steps-bf16": "test_transformer.py -k 'sdpa-eager and bf16 and small and (c128 or c512) "
+        "and not small-backward' --roofline-budget=2",
+        "steps-compiled": "test_transformer.py -k 'small and c512-fp32-sdpa-compile "
+        "and not backward' --roofline-budget=2",
+        "warm-up": "test_transformer.py -k 'transformer_warm_up and (small or medium-forward) "
+        "and not backward' --roofline-budget=4",
+        "memory": "test_transformer.py -k 'transformer_memory and small and (c128-fp32 or c512-bf16_autocast)'",
+        "profile": "test_transformer.py -k 'small-forward-c512-fp32-naive-eager or small-step-c128-fp32-sdpa-eager' "
+        "--roofline-profile",
+        "ranks": "test_transformer_ranks.py -k tiny-2ranks --roofline-budget=4",
+    }.items()
+}
+TRANSFORMER_FILES = " ".join(f"{RUNS}/{name}.jsonl" for name in TRANSFORMER)
 MAKINGS = (
     Making(
         "docs/results/detector-quality.md",
@@ -272,7 +290,15 @@ MAKINGS = (
     Making(
         "docs/results/transformer.md",
         "benchmarks/transformer_page.py",
-        " ".join((*TRANSFORMER_RUNS, "-o {page}")),
+        f"{TRANSFORMER_FILES} -o {{page}}",
+        before=(
+            f"rm -f {TRANSFORMER_FILES}",
+            *(
+                f"python -m pytest {tests} --roofline-dir={RUNS} --roofline-save={name} -p no:cacheprovider -q"
+                for name, tests in TRANSFORMER.items()
+            ),
+        ),
+        minutes=25,
         sources=(
             "kernels/roofline_kernels/decoder",
             "kernels/roofline_kernels/training",
@@ -283,26 +309,32 @@ MAKINGS = (
             "perf_tests/test_transformer.py",
             "perf_tests/test_transformer_ranks.py",
         ),
-        needs="run files of today, which `benchmarks/transformer_page.py` says how to record",
+        needs=QUIET,
     ),
     Making(
         "docs/results/versions.md",
         "benchmarks/versions.py",
         ".tox/oldest/tmp .tox/image/tmp -o {page}",
+        before=("tox run -e oldest,image",),
+        minutes=30,
         sources=(
             f"{PACKAGE}/baselines/exact.py",
             "constraints-image.txt",
             "constraints-oldest.txt",
         ),
-        needs="`tox run -e oldest,image` before it",
+        needs="tox",
     ),
     Making(
         "docs/results/versions.md",
         "benchmarks/versions.py --tritons",
         "wheels -o {page}",
+        before=tuple(
+            f"python -m pip download --quiet --no-deps --dest wheels triton=={version}"
+            for version in ("3.6.0", "3.9.0")
+        ),
         minutes=10,
         sources=(ATTENTION, f"{PACKAGE}/baselines/exact.py", f"{PACKAGE}/kernel_gate"),
-        needs="uv, and two releases of Triton in wheels/",
+        needs="uv",
         whole=False,
     ),
     Making("docs/reference/api.md", "benchmarks/api_page.py", ""),

@@ -1,8 +1,6 @@
 """Transformer steps as a page: times, warm-up, precisions, memory, profiles. From run files, nothing is measured here.
 
-    pytest perf_tests/test_transformer.py -k "small and (fp32 or bf16)" --roofline-tier=nightly --roofline-save=steps
-    pytest perf_tests/test_transformer.py -k "small and c128 and fp32" --roofline-profile --roofline-save=profile
-    pytest perf_tests/test_transformer_ranks.py --roofline-tier=nightly --roofline-save=ranks
+    python benchmarks/remake.py transformer    # records the runs that `result_pages.TRANSFORMER` names
     python benchmarks/transformer_page.py steps profile ranks -o docs/results/transformer.md
 
 A RUN is a saved name or a path. Whatever a run says must not be trusted has no number on the page.

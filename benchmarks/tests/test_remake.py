@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -176,6 +177,47 @@ def test_a_program_that_fails_leaves_the_record_of_its_page(remake, bench, capsy
         "python program.py -o page.md: ended with status 3; expected 0" in capsys.readouterr().err
     )
     assert (bench.path / "sources.json").read_text() == before
+
+
+@pytest.fixture
+def bench_before(bench, remake, monkeypatch):
+    """The page's program behind commands that are run first."""
+
+    def given(*commands):
+        making = replace(bench.making, before=commands)
+        monkeypatch.setattr(remake, "MAKINGS", (making,))
+
+    return given
+
+
+def test_what_the_program_reads_is_recorded_first(remake, bench, bench_before, capsys):
+    (bench.path / "program.py").write_text(
+        "from pathlib import Path\n\nPath('page.md').write_text(Path('run').read_text())\n",
+        encoding="utf-8",
+    )
+    recording = """python -c "open('run', 'w').write('# Title\\n\\nRecorded.\\n')" """.strip()
+    bench_before("rm -f run", recording)
+    assert remake.main(["page"]) == 0
+    assert (bench.path / "page.md").read_text() == "# Title\n\nRecorded.\n"
+    assert capsys.readouterr().out.splitlines()[1:] == ["rm -f run", recording]
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("python -c 'raise SystemExit(4)'", "ended with status 4; expected 0"),
+        ("no-such-program -e a", "no-such-program was not found; install it, or put it on PATH"),
+    ],
+)
+def test_a_command_before_it_that_fails_leaves_the_page(
+    remake, bench, bench_before, capsys, command, reason
+):
+    page = (bench.path / "page.md").read_text()
+    bench_before(command, "touch never")
+    assert remake.main(["page"]) == 1
+    assert capsys.readouterr().err == f"{command}: {reason}\n"
+    assert (bench.path / "page.md").read_text() == page
+    assert not (bench.path / "never").exists()
 
 
 def test_an_unknown_page_is_refused(remake, bench, capsys):
