@@ -12,7 +12,7 @@ from pytest_roofline.core.features import FEATURES
 ALL = {
     "ab": ("ab",),
     "bisect": ("bisect",),
-    "many": ("fleet", "history"),
+    "many": ("fleet", "history", "rollout"),
     "exchange": ("export", "import_"),
     "observe": ("profiler",),
     "kernel_gate": (),

@@ -338,6 +338,10 @@ def test_an_import_from_a_feature_stands_in_a_function_behind_its_requirement():
     ] == []
 
 
+def test_the_features_that_tests_name_are_those_of_the_package():
+    assert {name: ALL[name] for name in ALL if name not in TAKEN_OUT} == FEATURES
+
+
 def test_without_the_features_every_module_is_imported_and_a_missing_command_is_named(tmp_path):
     """`benchmarks/remove_features.py` takes out one at a time, and runs the tests of all else."""
     skipped = shutil.ignore_patterns(*ALL, "starter", "__pycache__")

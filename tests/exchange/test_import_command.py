@@ -579,15 +579,24 @@ def test_logs_of_several_nodes_are_told_apart_by_the_node_that_is_told(call, her
         for name in "ab"
     ]
     assert hosts == ["node1", "unknown"]
-    done = call("fleet", "a", "b")
-    assert (done.exit_code, "was found" in done.output) == (2, False)
-    assert "logs of 1 run name no node; import these logs with --host NODE\n" in done.output
     # Each file has its column, whatever it is called.
     columns = call("compare", "--table", "a,b").output.splitlines()
     (values,) = [
         line.split()[1:] for line in columns if line.startswith("babelstream.copy[2GiB-fp64].mean")
     ]
     assert (len(values), len(set(values))) == (2, 1)
+
+
+@pytest.mark.feature("many")
+def test_a_fleet_without_nodes_is_told_how_to_import_its_logs(call, here):
+    for name, options in (("a", ("--host", "node1")), ("b", ())):
+        (here / f"{name}.out").write_text(
+            f"{(here / 'a100-babelstream.out').read_text()}\n{name}\n"
+        )
+        assert call("import", f"{name}.out", "--save", name, *options).exit_code == 0
+    done = call("fleet", "a", "b")
+    assert (done.exit_code, "was found" in done.output) == (2, False)
+    assert "logs of 1 run name no node; import these logs with --host NODE\n" in done.output
 
 
 def test_a_pipe_and_what_is_too_long_are_refused_at_once(call, here):
