@@ -108,6 +108,7 @@ def test_fleet_names_the_slow_gpu_its_node_and_what_to_look_at_and_fails(runs, c
     )
 
 
+@pytest.mark.feature("exchange")
 def test_logs_that_cannot_be_read_are_named_with_the_reason(command, tmp_path):
     folder = tmp_path / "logs"
     folder.mkdir()

@@ -219,7 +219,10 @@ SHELL = "['sh', '-c', {script!r}]"
         ("echo '{\"x\": 0}'", "lower={'x': 'x'}", "sh: x is 0; expected a number above zero"),
         ("echo '{\"x\": -1}'", "higher={'x': 'x'}", "sh: x is -1; expected a number above zero"),
         ("echo '{\"x\": NaN}'", "lower={'x': 'x'}", "sh: x is nan; expected a number above zero"),
-        ("echo hello", "read='nvbandwidth'", "the log has no table with rows"),
+        pytest.param(
+            "echo hello", "read='nvbandwidth'", "the log has no table with rows",
+            marks=pytest.mark.feature("exchange"),
+        ),
         ("tail -f /dev/null", "timeout=0.1", "sh: the program ran longer than 0.1 s and was killed"),
     ],
 )  # fmt: skip
