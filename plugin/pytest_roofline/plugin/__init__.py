@@ -185,7 +185,7 @@ def pytest_collection_modifyitems(
     return result
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None:
     """Print why tests did not measure: a higher tier, pytest-xdist, or no torch."""
     if sentence := terminalreporter.config.stash.get(tier_key, ""):
         terminalreporter.write_line(f"roofline: {sentence}")
