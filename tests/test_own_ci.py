@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from . import tools
-from .ranks.slurm import until
+from .waiting import until
 
 ROOT = Path(__file__).resolve().parents[1]
 # pytest with xdist, and without what else is installed.

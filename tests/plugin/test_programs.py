@@ -2,7 +2,10 @@
 
 import csv
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +17,8 @@ from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.plugin.rounds import Rounds
 from pytest_roofline.processes import programs
 
-from ..ranks.slurm import until
 from ..tools import require_tools
+from ..waiting import until
 from .conftest import texts
 from .test_limits import shipped
 
@@ -292,6 +295,32 @@ def test_a_program_that_is_not_there_fails_its_test(desk):
 def test_arguments_that_cannot_be_meant_are_refused(desk, command, options, reason):
     desk.suite(FAILING.format(command=command, options=options))
     assert reason in texts(desk.run("-q"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_program_starts_leaves_no_process(tmp_path, monkeypatch, number):
+    started = []
+
+    class Started(subprocess.Popen):
+        """Interrupts its caller before that has the process."""
+
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            started.append(self.pid)
+            signal.raise_signal(number)
+
+    handler = signal.signal(number, signal.default_int_handler)
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            programs.Printed(tmp_path / "one").run(
+                ["tail", "-f", "/dev/null"], programs.Surroundings(tmp_path, os.environ)
+            )
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, handler)
+    (pid,) = started
+    assert not Path("/proc", str(pid)).exists()
 
 
 def test_a_late_program_ends_with_everything_that_it_started(desk):

@@ -10,10 +10,10 @@ import secrets
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 from ..tools import find_tool, what_lacks
+from ..waiting import until
 
 TOOLS = (
     "munged",
@@ -28,7 +28,7 @@ TOOLS = (
 )
 NODES = ("n1", "n2")
 CPUS = 4
-BOOT_S, STOP_S, POLL_S = 30.0, 10.0, 0.1
+BOOT_S, STOP_S = 30.0, 10.0
 # Somebody may take a port between choosing and binding it, which Slurm's configuration file cannot avoid.
 ATTEMPTS = 3
 
@@ -225,14 +225,6 @@ def _free_ports(count: int) -> list[int]:
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [one.getsockname()[1] for one in sockets]
-
-
-def until(come, seconds: float) -> bool:
-    """Wait for something to come; whether it did in this time."""
-    until_s = time.monotonic() + seconds
-    while not (arrived := come()) and time.monotonic() < until_s:
-        time.sleep(POLL_S)
-    return arrived
 
 
 def _end(daemon: "subprocess.Popen[bytes]") -> None:

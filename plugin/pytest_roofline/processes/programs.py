@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from ..core.errors import BadFile, ProgramFailed
 from ..core.units import printable
-from .system import descendants, end_clause, kill_each, last_words, reason_of, text_of
+from .system import descendants, end_clause, kill_each, last_words, reason_of, signals_held, text_of
 
 # In a command, a fresh file that is read in place of what the program prints.
 OUT = "{out}"
@@ -121,22 +121,25 @@ def _time(
         stdout: gets its standard output.
         stderr: gets its standard error.
     """
+    process, timer, is_late = None, None, threading.Event()
     began_s = time.perf_counter()
-    process = subprocess.Popen(
-        words, cwd=around.cwd, env=around.environ, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
-        start_new_session=True,
-    )  # fmt: skip
-    is_late = threading.Event()
-    # A wait with a time limit polls, so the seconds would be those of a poll. A timer ends a late process instead.
-    timer = threading.Timer(around.timeout_s, _end_late, (process.pid, is_late))
-    timer.start()
     try:
+        with signals_held():
+            process = subprocess.Popen(
+                words, cwd=around.cwd, env=around.environ, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+                start_new_session=True,
+            )  # fmt: skip
+        # A wait with a time limit polls, so the seconds would be those of a poll. A timer ends a late process instead.
+        timer = threading.Timer(around.timeout_s, _end_late, (process.pid, is_late))
+        timer.start()
         status = process.wait()
         seconds = time.perf_counter() - began_s
     finally:
-        timer.cancel()
-        _kill_all(process.pid, has_ended=process.returncode is not None)
-        process.wait()
+        if timer is not None:
+            timer.cancel()
+        if process is not None:
+            _kill_all(process.pid, has_ended=process.returncode is not None)
+            process.wait()
     return None if is_late.is_set() else status, seconds
 
 

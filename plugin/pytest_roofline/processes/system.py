@@ -13,8 +13,9 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -224,6 +225,34 @@ def stacks_at_a_signal(ranks: Mapping[int, tuple[ProcessId, int]]) -> dict[int, 
                 )
         is_complete = all(stacks.values()) and stacks == earlier_stacks
     return stacks
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back until the end of the context, where their handlers run.
+
+    A handler that raises while a process is being started would leave a process that nobody can end. A signal that has
+    no handler of Python does what it always does.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Python runs handlers in the main thread only.
+        yield
+        return
+    held: list[int] = []
+    handlers = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if callable(handler := signal.getsignal(number))
+    }
+    for number in handlers:
+        signal.signal(number, lambda received, _: held.append(received))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for received in held:
+            signal.raise_signal(received)
 
 
 def descendants(pid: int) -> set[ProcessId]:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from ...ranks.slurm import until
+from ...waiting import until
 from .conftest import SHIPPED
 
 FILE = SHIPPED / "slurm-array.sbatch"

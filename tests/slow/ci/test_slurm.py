@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from pytest_roofline.cli.main import main
 
-from ...ranks.slurm import until
+from ...waiting import until
 from .conftest import ALL_PASSED, REPORT, SHIPPED, SOME_REGRESSED, Checkout, files, runs
 
 FILE = SHIPPED / "slurm.sbatch"
