@@ -4,8 +4,12 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.runs import read_run
+
+pytestmark = pytest.mark.feature("observe")
 
 SUITE = """
 import pytest

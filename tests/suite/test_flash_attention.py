@@ -6,6 +6,9 @@ import pytest
 
 from .benchmarks import load, short_run_of
 
+# One short run times kernels and compiles them.
+pytestmark = pytest.mark.feature("kernel_gate")
+
 TIMED, COMPILED = "perf_tests/test_flash_attention.py", "perf_tests/test_flash_resources.py"
 
 # A short run on a CPU: interpreted before compiled.
