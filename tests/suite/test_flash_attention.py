@@ -34,9 +34,9 @@ RUN = (
 def sessions(tmp_path_factory):
     """What a run of these printed, and the run; no kernel was compiled before."""
     folder = tmp_path_factory.mktemp("runs")
-    done, run = short_run_of(
-        folder, *RUN, TRITON_CACHE_DIR=str(folder / "triton"), OMP_NUM_THREADS="2"
-    )
+    # Binaries of another Triton than that of the baseline may be red.
+    variables = {"TRITON_CACHE_DIR": str(folder / "triton"), "OMP_NUM_THREADS": "2"}
+    done, run = short_run_of(folder, *RUN, statuses=(0, 1), **variables)
     return done.stdout, run
 
 
