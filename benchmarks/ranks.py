@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def measure(folder: Path) -> list[Figure]:
     """All figures, in order."""
-    from tests.ranks.slurm import two_nodes
+    from tests.slurm import two_nodes
 
     figures = [speed.measure(folder / "speed")]
     print(figures[0].text, flush=True)

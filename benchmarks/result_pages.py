@@ -268,7 +268,7 @@ MAKINGS = (
                     "speed",
                 )
             ),
-            "tests/ranks/slurm.py",
+            "tests/slurm.py",
         ),
         needs=f"{QUIET}, Open MPI and Slurm",
     ),

@@ -10,13 +10,12 @@ import itertools
 import pytest
 import torch
 
+import pytest_roofline
 from pytest_roofline import (
     Timed,
     Work,
     format_amount,
-    gpu_awareness,
     link_between,
-    mpi_world,
     option_value,
     size_label,
 )
@@ -222,7 +221,7 @@ def gpu_aware_mpi(distributed, awareness):
         if not awareness:
             # A launch that gives worlds of one is a failure, not a lack of awareness.
             distributed.run(mpi_size)
-            awareness.append(gpu_awareness(distributed.run))
+            awareness.append(pytest_roofline.gpu_awareness(distributed.run))
         return awareness[0]
 
     return ask
@@ -230,7 +229,7 @@ def gpu_aware_mpi(distributed, awareness):
 
 def mpi_size(rank):
     """On a rank: whether MPI's world is the one that was asked for."""
-    return mpi_world(rank.size).size
+    return pytest_roofline.mpi_world(rank.size).size
 
 
 def _timed(exchange, rank, size_bytes, device, returns):
@@ -264,7 +263,7 @@ def by_gloo(rank, size_bytes, returns):
 
 def by_mpi(rank, size_bytes, returns, memory):
     """On a rank that mpirun started: messages by MPI, from the memory of the host or of the device, or staged."""
-    comm = mpi_world(rank.size)
+    comm = pytest_roofline.mpi_world(rank.size)
     device = HOST if memory == "host" else rank.device
     if memory != "staged":
         return _timed(

@@ -3,11 +3,14 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from . import tools, warm
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.feature("ranks")
 def test_without_the_tools_tests_of_them_are_skipped_and_none_fails(tmp_path):
     """Two files of many, in which a test has failed before; `.ci/run` runs all of them so."""
     environ = os.environ | {"PATH": tools.hide(tmp_path), "MPI4PY_LIBMPI": "hidden"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ..ranks.slurm import TOOLS, two_nodes
+from ..slurm import TOOLS, two_nodes
 from ..tools import require_tools
 
 

@@ -12,8 +12,8 @@ import socket
 import subprocess
 from pathlib import Path
 
-from ..tools import find_tool, what_lacks
-from ..waiting import until
+from .tools import find_tool, what_lacks
+from .waiting import until
 
 TOOLS = (
     "munged",
