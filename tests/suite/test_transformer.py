@@ -16,6 +16,9 @@ from roofline_kernels.transformer import Config
 
 from .benchmarks import SUITE, load, short_run_of, stand_in_config
 
+# One short run times steps and shows their memory by category.
+pytestmark = pytest.mark.feature("observe")
+
 FILE = SUITE / "test_transformer.py"
 PASSES = ("forward", "forward_backward", "step", "backward", "optimizer")
 
