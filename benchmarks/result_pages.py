@@ -87,7 +87,8 @@ PAIRED = _stats(
     "analyses.py", "outlook.py", "paired.py", "priors.json", "spread.py", "stats.py", "verdicts.py"
 )
 ATTENTION = "kernels/roofline_kernels/attention"
-RUNS = "docs/results/runs/transformer"
+# Where runs are saved by name, and where those of the page are kept.
+SAVED, KEPT = ".roofline/runs", "docs/results/runs/transformer"
 # By the name of a run, what pytest records in it.
 TRANSFORMER = {
     f"transformer-{name}": f"perf_tests/{tests} --roofline-tier=nightly"
@@ -106,7 +107,7 @@ TRANSFORMER = {
         "ranks": "test_transformer_ranks.py -k tiny-2ranks --roofline-budget=4",
     }.items()
 }
-TRANSFORMER_FILES = " ".join(f"{RUNS}/{name}.jsonl" for name in TRANSFORMER)
+TRANSFORMER_FILES = " ".join(f"{SAVED}/{name}.jsonl" for name in TRANSFORMER)
 MAKINGS = (
     Making(
         "docs/results/detector-quality.md",
@@ -290,13 +291,14 @@ MAKINGS = (
     Making(
         "docs/results/transformer.md",
         "benchmarks/transformer_page.py",
-        f"{TRANSFORMER_FILES} -o {{page}}",
+        f"{' '.join(TRANSFORMER)} -o {{page}}",
         before=(
             f"rm -f {TRANSFORMER_FILES}",
             *(
-                f"python -m pytest {tests} --roofline-dir={RUNS} --roofline-save={name} -p no:cacheprovider -q"
+                f"python -m pytest {tests} --roofline-save={name} -p no:cacheprovider -q"
                 for name, tests in TRANSFORMER.items()
             ),
+            f"cp {TRANSFORMER_FILES} {KEPT}",
         ),
         minutes=20,
         sources=(
