@@ -10,7 +10,8 @@ def verdict_on(goals: Sequence[Goal]) -> str:
     """Return the sentence that says how many goals are reached, and names the others."""
     missed = [f"{goal}: {seen}" for goal, seen, reached in goals if not reached]
     if missed:
-        return f"**{len(missed)} of {len(goals)} goals are missed**: {'; '.join(missed)}."
+        verb = "is" if len(missed) == 1 else "are"
+        return f"**{len(missed)} of {len(goals)} goals {verb} missed**: {'; '.join(missed)}."
     return f"**All {len(goals)} goals are reached.**"
 
 

@@ -102,7 +102,7 @@ def test_the_page_names_goals_that_are_missed(lab):
         for rule, count in found.items()
     }
     text = lab.page.page([(row, tally)], peers, lab.page.Plan(100, 5))
-    assert "**1 of 2 goals are missed**: " in text
+    assert "**1 of 2 goals is missed**: " in text
     assert text.count("call no more unchanged suites slower: RCCL perf gate (calm: 70 %).") == 1
 
 

@@ -99,7 +99,7 @@ def figures(lab):
 
 def test_the_page_says_plainly_what_misses_its_goal(lab, figures):
     text = lab.page.page(figures, FACTS)
-    assert "**1 of 2 goals are missed**: goal 2: 2 s." in text
+    assert "**1 of 2 goals is missed**: goal 2: 2 s." in text
     assert "| 1 | goal 1 | ≤ 1 s | 1 s | yes |" in text
     assert "| 2 | goal 2 | ≤ 1 s | 2 s | **no** |" in text
     assert "## 2. Figure 2 s\n\nTold.\n" in text
