@@ -91,8 +91,8 @@ def test_a_recording_a_gate_and_a_slow_day_need_no_other_command(desk, monkeypat
     result = desk.run("--roofline-record")
     assert result.ret == 0, texts(result)
     line = re.fullmatch(
-        r"RECORDED 2 of 2 in baselines/h100\.json; finds slowdowns from (\d+) %, more days let it find less\. "
-        r"Commit it\.",
+        r"RECORDED 2 of 2 in baselines/h100\.json; finds slowdowns from (\d+) %, recordings of more days find smaller "
+        r"ones\. Commit it\.",
         result.stdout.lines[-2],
     )
     assert line, result.stdout.lines[-2]

@@ -263,8 +263,8 @@ def _silent_tests(state: "RooflineSession", recording: Recording) -> Iterator[st
 def _foresight(state: "RooflineSession", recording: Recording) -> str:
     """Return a text on the slowdowns that a gate will find.
 
-    An example is `; finds slowdowns from 13 %, more days let it find less`. It is empty where only compiled kernels
-    were recorded, which are judged exactly.
+    An example is `; finds slowdowns from 13 %, recordings of more days find smaller ones`. It is empty where only
+    compiled kernels were recorded, which are judged exactly.
     """
     if not recording.entries:
         return ""
@@ -277,7 +277,7 @@ def _foresight(state: "RooflineSession", recording: Recording) -> str:
     if slowdown is None:
         return "; the processes are too few to find a slowdown; record the test again"
     percent = math.ceil(100 * slowdown)
-    more_days = ", more days let it find less" if shrinks else ""
+    more_days = ", recordings of more days find smaller ones" if shrinks else ""
     return f"; finds slowdowns from {percent} %{more_days}"
 
 
