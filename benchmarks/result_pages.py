@@ -299,6 +299,7 @@ MAKINGS = (
                 for name, tests in TRANSFORMER.items()
             ),
             f"cp {TRANSFORMER_FILES} {KEPT}",
+            f"sed --in-place 's#{ROOT}/##g' {' '.join(f'{KEPT}/{name}.jsonl' for name in TRANSFORMER)}",
         ),
         minutes=20,
         sources=(
