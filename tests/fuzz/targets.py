@@ -37,7 +37,8 @@ FIGURES = {
         "benchmarks.*.states.*.summaries.*.data.value.value",
     ),
     "csv": ("function", "size", "N"),
-    "regex": (r"(?P<number>[\d.]+)", r"figure=(?P<name>\w+).*?([\d.]+)"),
+    # Possessive, since a pattern that goes back over a long word takes the cube of its length, whoever wrote it.
+    "regex": (r"(?P<number>[\d.]+)", r"figure=\b(?P<name>\w++)[^\d\n]*+([\d.]+)"),
 }
 RUNS = ("run", "small-0", "small-1")
 LINE = "roofline: "
