@@ -38,6 +38,11 @@ from pytest_roofline.engine import identity
 from . import warm
 from .features import needs_missing
 
+if pytest.version_tuple < (9,):
+    # These take a file of tests for unchanged that was written anew within a second and has the same length.
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
 # Shared machines pause at will, so no example has a deadline. The examples are the same every time, so that what is red
 # has been changed; `--hypothesis-profile=others` tries others.
 settings.register_profile("others", deadline=None)

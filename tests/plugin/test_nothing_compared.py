@@ -339,11 +339,11 @@ def test_a_node_id_covers_what_it_names_and_nothing_of_the_paths_beside_it(desk)
     move_entries(desk, "perf/test_suite.py")
     text = MISSED.format("other: the test no longer exists")
     copy = "perf/test_suite.py::test_copy"
-    for arguments in (
-        (copy, "perf"),
-        (f"{copy}[64]", "perf"),
-        ("test_beside.py::test_nothing", "."),
-    ):
+    wider = [(copy, "perf")]
+    if pytest.version_tuple >= (9,):
+        # Older ones collect no more of a folder than the test that is named before it.
+        wider += [(f"{copy}[64]", "perf"), ("test_beside.py::test_nothing", ".")]
+    for arguments in wider:
         assert text in gated(desk, "--roofline-ci", *arguments), arguments
     for arguments in ((copy,), (copy, "test_beside.py"), (f"{copy}[64]", f"{copy}[128]")):
         assert gated(desk, "--roofline-ci", *arguments) == "", arguments
