@@ -1,5 +1,6 @@
 """A program's own numbers in a test: stubs print scripted figures, so that what is worse is certain."""
 
+import contextlib
 import csv
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.plugin.rounds import Rounds
-from pytest_roofline.processes import programs
+from pytest_roofline.processes import programs, system
 
 from ..tools import require_tools
 from ..waiting import until
@@ -317,10 +318,39 @@ def test_a_signal_while_a_program_starts_leaves_no_process(tmp_path, monkeypatch
                 ["tail", "-f", "/dev/null"], programs.Surroundings(tmp_path, os.environ)
             )
         assert signal.getsignal(number) is signal.default_int_handler
+        (pid,) = started
+        assert not Path("/proc", str(pid)).exists()
     finally:
         signal.signal(number, handler)
-    (pid,) = started
-    assert not Path("/proc", str(pid)).exists()
+        for pid in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_every_signal_that_was_held_reaches_its_handler_also_where_one_raises():
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    received = []
+
+    def raising(number, _):
+        received.append(number)
+        raise KeyboardInterrupt
+
+    def start_nothing():
+        with system.signals_held():
+            for number in numbers:
+                signal.raise_signal(number)
+            assert received == []
+            raise OSError
+
+    before = {number: signal.signal(number, raising) for number in numbers}
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start_nothing()
+        assert received == list(numbers)
+        assert [signal.getsignal(number) for number in numbers] == [raising, raising]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_a_late_program_ends_with_everything_that_it_started(desk):

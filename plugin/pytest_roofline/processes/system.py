@@ -232,7 +232,7 @@ def signals_held() -> Iterator[None]:
     """Hold SIGINT and SIGTERM back until the end of the context, where their handlers run.
 
     A handler that raises while a process is being started would leave a process that nobody can end. A signal that has
-    no handler of Python does what it always does.
+    no handler of Python does what it always does. In another thread than the main one nothing is held.
     """
     if threading.current_thread() is not threading.main_thread():
         # Python runs handlers in the main thread only.
@@ -244,15 +244,20 @@ def signals_held() -> Iterator[None]:
         for number in (signal.SIGINT, signal.SIGTERM)
         if callable(handler := signal.getsignal(number))
     }
-    for number in handlers:
-        signal.signal(number, lambda received, _: held.append(received))
-    try:
-        yield
-    finally:
+    # The last that was pushed is called first, and all are called, also where one raises.
+    with contextlib.ExitStack() as stack:
+        stack.callback(_raise_all, held)
         for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for received in held:
-            signal.raise_signal(received)
+            stack.callback(signal.signal, number, handler)
+            signal.signal(number, lambda received, _: held.append(received))
+        yield
+
+
+def _raise_all(numbers: list[int]) -> None:
+    """Raise signals in this process, also where the handler of one of them raises."""
+    with contextlib.ExitStack() as stack:
+        for number in reversed(numbers):
+            stack.callback(signal.raise_signal, number)
 
 
 def descendants(pid: int) -> set[ProcessId]:
