@@ -128,14 +128,14 @@ def remake(makings: Sequence[Making]) -> list[str]:
     failures = []
     for command in dict.fromkeys(shared(making) for making in makings):
         own = [making for making in makings if shared(making) == command]
-        print(f"python {' '.join(command)} ({_cost(own[0])})", flush=True)
-        if failure := prepare(own[0]):
-            failures.append(failure)
-            continue
-        # As they are now: somebody may change them while the program runs.
+        # As they are now: somebody may change them while they are recorded, or while the program runs.
         records = [
             (making, Record(stamp(), digests_of(making))) for making in own if making.sources
         ]
+        if failure := prepare(own[0]):
+            failures.append(failure)
+            continue
+        print(f"python {' '.join(command)} ({_cost(own[0])})", flush=True)
         status = subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode
         if status:
             failures.append(f"python {' '.join(command)}: ended with status {status}; expected 0")
@@ -149,14 +149,14 @@ def prepare(making: Making) -> str:
     """Run the commands before a program; return a line about the first that failed, empty where none did."""
     for text in making.before:
         print(text, flush=True)
-        words = shlex.split(text)
+        words = shlex.split(text.removeprefix("-"))
         if words[0] == "python":
             words[0] = sys.executable
         try:
             status = subprocess.run(words, cwd=ROOT, check=False).returncode
-        except FileNotFoundError:
-            return f"{text}: {words[0]} was not found; install it, or put it on PATH"
-        if status:
+        except OSError as error:
+            return f"{text}: {words[0]} could not start: {error.strerror}; install it, or put it on PATH"
+        if status and not text.startswith("-"):
             return f"{text}: ended with status {status}; expected 0"
     return ""
 

@@ -25,7 +25,8 @@ class Making:
         page: from the root of the repository.
         program: from there, with the option that names the part, if any; parts bear this name.
         arguments: that follow it; `{page}` stands for the page.
-        before: commands that record or fetch what the program reads, run first.
+        before: commands that record or fetch what the program reads, run first. As in a makefile, the status of one
+            that begins with `-` does not matter: where tests fail, a page on failed tests is made.
         minutes: that it takes on two cores.
         sources: files and folders that change its figures, beside the program; none where a test compares the page
             with what the program makes, or the line names its commit.
@@ -298,8 +299,8 @@ MAKINGS = (
                 f"python -m pytest {tests} --roofline-save={name} -p no:cacheprovider -q"
                 for name, tests in TRANSFORMER.items()
             ),
+            f"sed --in-place 's#{ROOT}/##g' {TRANSFORMER_FILES}",
             f"cp {TRANSFORMER_FILES} {KEPT}",
-            f"sed --in-place 's#{ROOT}/##g' {' '.join(f'{KEPT}/{name}.jsonl' for name in TRANSFORMER)}",
         ),
         minutes=20,
         sources=(
@@ -318,7 +319,7 @@ MAKINGS = (
         "docs/results/versions.md",
         "benchmarks/versions.py",
         ".tox/oldest/tmp .tox/image/tmp -o {page}",
-        before=("tox run -e oldest,image",),
+        before=("rm -rf .tox/oldest/tmp .tox/image/tmp", "-tox run -e oldest,image"),
         minutes=30,
         sources=(
             f"{PACKAGE}/baselines/exact.py",

@@ -199,14 +199,31 @@ def test_what_the_program_reads_is_recorded_first(remake, bench, bench_before, c
     bench_before("rm -f run", recording)
     assert remake.main(["page"]) == 0
     assert (bench.path / "page.md").read_text() == "# Title\n\nRecorded.\n"
-    assert capsys.readouterr().out.splitlines()[1:] == ["rm -f run", recording]
+    assert capsys.readouterr().out.splitlines()[:2] == ["rm -f run", recording]
+
+
+def test_a_source_that_changes_while_it_is_recorded_makes_the_page_stale(
+    remake, bench, bench_before
+):
+    bench_before("""python -c "open('source.py', 'a').write('y = 2')" """.strip())
+    assert remake.main(["page"]) == 0
+    assert remake.main(["--stale"]) == 1
+
+
+def test_a_command_whose_status_does_not_matter_may_fail(remake, bench, bench_before):
+    bench_before("-python -c 'raise SystemExit(1)'")
+    assert remake.main(["page"]) == 0
+    assert (bench.path / "page.md").read_text() == "# Title\n\nNew.\n"
 
 
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
         ("python -c 'raise SystemExit(4)'", "ended with status 4; expected 0"),
-        ("no-such-program -e a", "no-such-program was not found; install it, or put it on PATH"),
+        (
+            "no-such-program -e a",
+            "no-such-program could not start: No such file or directory; install it, or put it on PATH",
+        ),
     ],
 )
 def test_a_command_before_it_that_fails_leaves_the_page(
