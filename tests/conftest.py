@@ -38,7 +38,7 @@ from pytest_roofline.engine import identity
 from . import warm
 from .features import needs_missing
 
-if pytest.version_tuple < (9,):
+if pytest.version_tuple < (9, 2):
     # These take a file of tests for unchanged that was written anew within a second and has the same length.
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"

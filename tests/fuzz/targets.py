@@ -37,7 +37,7 @@ FIGURES = {
         "benchmarks.*.states.*.summaries.*.data.value.value",
     ),
     "csv": ("function", "size", "N"),
-    # Possessive, since a pattern that goes back over a long word takes the cube of its length, whoever wrote it.
+    # Possessive: a pattern that goes back over a long word takes the cube of its length. Such a pattern is its user's.
     "regex": (r"(?P<number>[\d.]+)", r"figure=\b(?P<name>\w++)[^\d\n]*+([\d.]+)"),
 }
 RUNS = ("run", "small-0", "small-1")

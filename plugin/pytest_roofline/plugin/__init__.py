@@ -185,6 +185,7 @@ def pytest_collection_modifyitems(
     return result
 
 
+# In quotes, since pytest 8 has no such name.
 def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None:
     """Print why tests did not measure: a higher tier, pytest-xdist, or no torch."""
     if sentence := terminalreporter.config.stash.get(tier_key, ""):
