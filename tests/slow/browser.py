@@ -76,12 +76,17 @@ def complaints(driver):
 
 
 def requests(driver):
-    """Every address that was asked for since this was asked last."""
+    """Every address that was asked for since this was asked last, but data in the page itself.
+
+    What the browser asks for its own first page may come late, and is left out.
+    """
     messages = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
+    sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     return [
-        m["params"]["request"]["url"]
-        for m in messages
-        if m["method"] == "Network.requestWillBeSent"
+        one["request"]["url"]
+        for one in sent
+        if not one["documentURL"].startswith("chrome:")
+        and not one["request"]["url"].startswith("data:")
     ]
 
 
