@@ -4,6 +4,9 @@ import importlib
 from pathlib import Path
 
 import pytest
+
+# An inner pytest forgets what was first imported in it, and torch cannot be imported twice.
+import torch  # noqa: F401
 from tests.conftest import make
 
 __all__ = ["make"]
